@@ -1,0 +1,63 @@
+# Everything runs from here: `make train` and `make test` on a machine that has nothing but Python and apt.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export MOLECULE_GLOB := molecule/*/molecule.yml
+export ANSIBLE_FORCE_COLOR ?= $(if $(CI),false,true)
+VENV := .venv
+BIN := $(VENV)/bin
+NODES ?= 2
+
+.PHONY: help setup dev docker cluster train test lint unit sanity integration molecule e2e newest clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z][a-z0-9-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## Make .venv with what the playbooks need (1 to 2 minutes)
+	@scripts/bootstrap.sh $(VENV) requirements.txt
+
+dev: ## Make .venv with the test tools too (2 to 3 minutes)
+	@scripts/bootstrap.sh $(VENV) requirements-dev.txt
+
+docker: ## See to a Docker Engine on this machine (1 to 2 minutes where there is none)
+	@scripts/docker.sh start
+
+cluster: setup docker ## Bring up the local cluster of NODES nodes (about 10 minutes the first time)
+	$(BIN)/ansible-playbook local_cluster.yml -e local_cluster_nodes=$(NODES)
+
+train: cluster ## Train a small model on the local cluster, from nothing to the last step
+	$(BIN)/ansible-playbook train.yml -i inventory -e train_wait=true
+
+test: lint unit sanity integration newest molecule e2e ## All of it, as CI runs it
+
+lint: dev ## ruff, mypy, yamllint, ansible-lint (production), changelog
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/yamllint --strict .
+	$(BIN)/ansible-lint --offline
+	$(BIN)/antsibull-changelog lint
+
+unit: dev ## Unit tests, with the branch coverage that pure code must hold
+	$(BIN)/pytest tests/unit --cov --cov-report= --durations=5
+	$(BIN)/coverage report --include='plugins/module_utils/*,plugins/plugin_utils/*,plugins/filter/*' --fail-under=95
+
+sanity: dev ## ansible-test sanity and ansible-doc on the built and installed collection
+	@scripts/sanity.sh $(VENV)
+
+integration: dev docker ## Real supervisors, real containers, real ansible-playbook runs on this machine
+	$(BIN)/pytest tests/unit tests/integration --cov --cov-report= --durations=10
+	$(BIN)/coverage report --fail-under=90
+
+newest: ## The unit tests again on the newest Python and ansible-core
+	@scripts/newest.sh
+
+molecule: dev cluster ## The roles on the nodes of the local cluster: converge, again, verify
+	$(BIN)/molecule test --all
+
+e2e: dev cluster ## Real training on the local cluster, and what happens when things go wrong
+	$(BIN)/pytest tests/e2e -x --durations=20
+
+clean: ## Remove every trace of the local cluster, caches and environments
+	@[ ! -x $(BIN)/ansible-playbook ] || $(BIN)/ansible-playbook local_cluster.yml -e local_cluster_state=absent
+	@scripts/docker.sh stop
+	rm -rf .cache .runner .ansible $(VENV) .venv-* logs reports .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis *.tar.gz
