@@ -1,0 +1,237 @@
+# Copyright: (c) 2026, The trainyard developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The environment of the training processes: what they get, what they never inherit, and which names are known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.trainyard.swift.plugins.module_utils._job import JobSpec, environment_text
+
+MAX_THREADS = 16
+
+#: Names that only the inventory and the job's settings decide; a value in the job's environment does not count.
+RANK_FACTS: tuple[str, ...] = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE")
+
+#: Names never inherited by a trainer; with a C(*) at an end, all names with this beginning or end.
+DROPPED: tuple[str, ...] = (
+    *RANK_FACTS,
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "GROUP_*",
+    "PET_*",
+    "TORCHELASTIC_*",
+    "MASTER_*",
+    "SLURM_*",
+    "OMPI_*",
+    "PMI_*",
+    "SWIFT_CONFIG_FILE",
+    "*_proxy",
+    "*_PROXY",
+)
+
+KNOWN: tuple[str, ...] = (
+    *RANK_FACTS,
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_HOME",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "FPS_MAX_FRAMES",
+    "GLOO_SOCKET_IFNAME",
+    "HF_DATASETS_OFFLINE",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "IMAGE_MAX_TOKEN_NUM",
+    "LOG_LEVEL",
+    "MAX_PIXELS",
+    "MCORE_READER_MAX_WORKERS",
+    "MEGATRON_LM_PATH",
+    "MIN_PIXELS",
+    "MODELSCOPE_API_TOKEN",
+    "MODELSCOPE_CACHE",
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_CROSS_NIC",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_DEBUG",
+    "NCCL_DEBUG_FILE",
+    "NCCL_DEBUG_SUBSYS",
+    "NCCL_HOSTID",
+    "NCCL_IB_DISABLE",
+    "NCCL_IB_GID_INDEX",
+    "NCCL_IB_HCA",
+    "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_RETRY_CNT",
+    "NCCL_IB_SL",
+    "NCCL_IB_TC",
+    "NCCL_IB_TIMEOUT",
+    "NCCL_NET_GDR_LEVEL",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_PROTO",
+    "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_FAMILY",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_NTHREADS",
+    "NCCL_TIMEOUT",
+    "NVTE_DEBUG",
+    "NVTE_DEBUG_LEVEL",
+    "OMP_NUM_THREADS",
+    "PET_LOG_DIR",
+    "PET_MAX_RESTARTS",
+    "PET_RDZV_CONF",
+    "PET_REDIRECTS",
+    "PET_TEE",
+    "PYTHONPATH",
+    "PYTHONUNBUFFERED",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "SWIFT_SINGLE_DEVICE_MODE",
+    "TOKENIZERS_PARALLELISM",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "TRANSFORMERS_OFFLINE",
+    "USE_HF",
+    "VIDEO_MAX_PIXELS",
+    "VIDEO_MAX_TOKEN_NUM",
+    "WANDB_API_KEY",
+    "WANDB_MODE",
+    "WANDB_PROJECT",
+)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Variables for the trainer (all text) and what the user should know about them."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def process_count(spec: JobSpec, visible_gpus: Sequence[int]) -> int:
+    """Training processes on this node: as asked for, else one for each GPU, else one."""
+    gpus = spec.gpus if spec.gpus is not None else visible_gpus
+    return spec.nproc_per_node if spec.nproc_per_node is not None else max(1, len(gpus))
+
+
+def derive(spec: JobSpec, cores: int, visible_gpus: Sequence[int]) -> Environment:
+    """The variables of one node's part of a job. The job's own environment wins, except for the rank facts."""
+    processes = process_count(spec, visible_gpus)
+    given = environment_text(spec.environment)
+    facts = _rank_facts(spec, processes)
+    values = {**_defaults(spec, cores, visible_gpus, processes, given), **given, **facts}
+    warnings = [_overruled(name, given[name], used) for name, used in facts.items() if given.get(name, used) != used]
+    warnings.extend(_thread_warnings(given.get("OMP_NUM_THREADS"), cores, processes))
+    return Environment(values=values, warnings=warnings)
+
+
+def clean(inherited: Mapping[str, str]) -> dict[str, str]:
+    """An inherited environment without what would mislead a trainer."""
+    return {name: value for name, value in inherited.items() if not is_dropped(name)}
+
+
+def is_dropped(name: str) -> bool:
+    """Whether a trainer must never inherit this variable."""
+    return any(_matches(name, pattern) for pattern in DROPPED)
+
+
+def name_problem(name: object) -> str | None:
+    """Why this environment variable's name is surely a mistake, or nothing."""
+    if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
+        return f"The environment variable name {name!r} cannot be used. Use letters, digits and '_'."
+    if is_known(name):
+        return None
+    meant = _meant(name)
+    if meant is None:
+        return None
+    return (
+        f"The environment variable {name!r} is not known and would have no effect: names are case-sensitive. "
+        f"Write {meant!r}, if that is what was meant."
+    )
+
+
+def is_known(name: str) -> bool:
+    """Whether the trainer or a library below it reads a variable of exactly this name."""
+    return name in KNOWN
+
+
+def _meant(name: str) -> str | None:
+    upper = name.upper().replace("-", "_")
+    if upper in KNOWN:
+        return upper
+    if len(name) < 6:
+        return None
+    close = difflib.get_close_matches(upper, KNOWN, n=1, cutoff=0.9)
+    return close[0] if close else None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
+
+
+def _rank_facts(spec: JobSpec, processes: int) -> dict[str, str]:
+    return {
+        "NNODES": str(spec.nnodes),
+        "NODE_RANK": str(spec.node_rank),
+        "MASTER_ADDR": spec.master_addr,
+        "MASTER_PORT": str(spec.master_port),
+        "NPROC_PER_NODE": str(processes),
+    }
+
+
+def _defaults(
+    spec: JobSpec, cores: int, visible_gpus: Sequence[int], processes: int, given: Mapping[str, str]
+) -> dict[str, str]:
+    values = {"OMP_NUM_THREADS": str(threads(cores, processes)), "PYTHONUNBUFFERED": "1"}
+    if "PYTORCH_ALLOC_CONF" not in given:
+        values["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    gpus = spec.gpus if spec.gpus is not None else list(visible_gpus)[:processes]
+    if gpus:
+        values["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+    if spec.socket_interface:
+        # NCCL takes a bare name as a beginning of names (bond0 would be bond0.2093 as well); '=' makes it exact.
+        values["NCCL_SOCKET_IFNAME"] = f"={spec.socket_interface}"
+        values["GLOO_SOCKET_IFNAME"] = spec.socket_interface
+    if spec.colocated:
+        values["NCCL_HOSTID"] = f"node{spec.node_rank}"
+    return values
+
+
+def threads(cores: int, processes: int) -> int:
+    """Threads for each process: its share of the cores, at least 1 and at most 16."""
+    return max(1, min(MAX_THREADS, cores // max(1, processes)))
+
+
+def _overruled(name: str, given: str, used: str) -> str:
+    return (
+        f"The environment of the job gives {name}={given!r}, which does not count: {name}={used!r} follows from the "
+        "inventory and the job's settings. Remove it from the environment."
+    )
+
+
+def _thread_warnings(given: str | None, cores: int, processes: int) -> list[str]:
+    if given is None:
+        return []
+    if not given.isascii() or not given.isdigit() or int(given) < 1:
+        share = threads(cores, processes)
+        return [f"OMP_NUM_THREADS={given!r} is not a number of threads. Give an integer such as {share}."]
+    wanted = int(given) * processes
+    if wanted <= cores:
+        return []
+    return [
+        f"OMP_NUM_THREADS={given} is kept, but {processes} processes with {given} threads each make {wanted} threads "
+        f"on {cores} cores, which can slow preprocessing down a lot. {threads(cores, processes)} would fit."
+    ]
