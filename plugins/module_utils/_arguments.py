@@ -71,9 +71,13 @@ def problems(arguments: Any) -> list[str]:
 def _flag_words(name: str, values: list[str]) -> list[str]:
     if not values:
         return []
-    if len(values) == 1 and values[0].startswith("-") and not _NUMBER.match(values[0]):
+    if len(values) == 1 and _like_flag(values[0]):
         return [f"--{name}={values[0]}"]  # the trainer would take a word with a leading dash for the next flag
     return [f"--{name}", *values]
+
+
+def _like_flag(word: str) -> bool:
+    return word.startswith("-") and not _NUMBER.match(word)
 
 
 def _value_words(value: Any) -> list[str]:
@@ -131,9 +135,12 @@ def _name_problems(name: Any) -> list[str]:
 def _value_problems(name: Any, value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         nested = [item for item in value if isinstance(item, (list, tuple, Mapping))]
-        if not nested:
-            return []
-        return [f"The argument {name!r} has a {_kind(nested[0])} inside its list. Give a flat list of values."]
+        if nested:
+            return [f"The argument {name!r} has a {_kind(nested[0])} inside its list. Give a flat list of values."]
+        dashed = [item for item in value if len(value) > 1 and _like_flag(text(item))]
+        if dashed:
+            return [f"The argument {name!r} has {dashed[0]!r} in its list, which the trainer would take for a flag."]
+        return []
     found: list[str] = []
     if value is not None and not isinstance(value, (str, bool, int, float, Mapping)):
         kind = _kind(value)
