@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Installs Galaxy collections from PyPI's `ansible` package, for machines that cannot reach Galaxy.
 
 PyPI's `ansible` package is a bundle of collections, one major release for each ansible-core. Only the collections

@@ -37,7 +37,7 @@ codename() { sed -n 's/^VERSION_CODENAME=//p' /etc/os-release; }
 add_next_release() {
     local following sources
     following=$(next_release)
-    sources=$(python3 "$root_dir/scripts/next_release_sources.py" /etc/apt "$(codename)" "$following")
+    sources=$(python3 "$root_dir/roles/local_cluster/files/apt_sources.py" /etc/apt "$(codename)" "$following")
     printf '%s\n' "$sources" | as_root tee "$source_file" >/dev/null
     sed "s/@RELEASE@/$following/" "$root_dir/images/node/docker-pin" | as_root tee "$pin_file" >/dev/null
     apt_updated=
