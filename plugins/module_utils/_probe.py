@@ -42,6 +42,7 @@ def probe(request: Mapping[str, Any]) -> dict[str, Any]:
         "gpus": visible_gpus(),
         "files": {pattern: sorted(glob.glob(pattern, recursive=True)) for pattern in request.get("globs", ())},
         "jobs_dir": folder_state(str(request["jobs_dir"])),
+        "jobs_dir_inode": inode(str(request["jobs_dir"])),
         "checkpoints": checkpoints(str(request["output_dir"])) if request.get("output_dir") else [],
         "port": port_state(str(request["address"]), int(request["port"])) if request.get("port") else None,
     }
@@ -142,6 +143,14 @@ def folder_state(path: str) -> str:
     if not os.path.isdir(path):
         return "missing"
     return "ok" if os.access(path, os.R_OK | os.W_OK | os.X_OK) and _mounted_writable(path) else "read-only"
+
+
+def inode(path: str) -> int | None:
+    """The inode number of a folder: the same inside and outside of a container if it is the same folder."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
 
 
 def _mounted_writable(path: str) -> bool:

@@ -61,7 +61,9 @@ def _decide_live(same: bool, replace: bool, keys: Sequence[str]) -> Decision:
     if same:
         return Decision("attach", message="is running already, and is left alone")
     if replace:
-        return Decision("start", stop_first=True, message="runs with another specification: it is stopped and started again")
+        return Decision(
+            "start", stop_first=True, message="runs with another specification: it is stopped and started again"
+        )
     return Decision(
         "none",
         problem=f"is running with another specification (different: {_listed(keys)}). "
@@ -96,7 +98,9 @@ def confirmed(state: str, world_size: int | None, expected: int | None, logs_her
     return not logs_here or (step or 0) >= 1
 
 
-def waiting_for(state: str, world_size: int | None, expected: int | None, logs_here: bool, step: int | None, steps: int | None) -> str:
+def waiting_for(
+    state: str, world_size: int | None, expected: int | None, logs_here: bool, step: int | None, steps: int | None
+) -> str:
     """What the job is waiting for on this node, in words; empty when it has ended."""
     if state == "starting":
         return "the supervisor to start the trainer"

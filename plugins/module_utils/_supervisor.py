@@ -189,7 +189,10 @@ def guard(directory: str, spec: Mapping[str, Any], environment: dict[str, str], 
     try:
         trainer = spawn(directory, spec, environment)
     except OSError as exc:
-        tell(reports, {"error": f"the trainer could not be started: {exc.strerror}: {spec['argv'][0]}", "ended_at": now()})
+        tell(
+            reports,
+            {"error": f"the trainer could not be started: {exc.strerror}: {spec['argv'][0]}", "ended_at": now()},
+        )
         return 0
     tell(reports, {"trainer_pid": trainer})
     stopped = False
@@ -204,7 +207,9 @@ def guard(directory: str, spec: Mapping[str, Any], environment: dict[str, str], 
     statuses: dict[int, int] = {} if status is None else {trainer: status}
     ended_at = now()
     left = end_tree(grace, hurry=lambda: os.getppid() != parent, statuses=statuses)
-    tell(reports, {"exit": statuses.get(trainer, signal.SIGKILL), "stopped": stopped, "left": left, "ended_at": ended_at})
+    tell(
+        reports, {"exit": statuses.get(trainer, signal.SIGKILL), "stopped": stopped, "left": left, "ended_at": ended_at}
+    )
     return 0
 
 
@@ -394,10 +399,17 @@ def take_lock(path: str) -> int | None:
             time.sleep(_POLL)
 
 
-def trainer_environment(spec: Mapping[str, Any], inherited: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+def trainer_environment(
+    spec: Mapping[str, Any], inherited: Mapping[str, str], secrets: Mapping[str, str]
+) -> dict[str, str]:
     """What the trainer gets: the runtime's environment without what would mislead it, the job's, and the secrets."""
-    kept = {name: value for name, value in inherited.items() if not any(matches(name, pattern) for pattern in spec["drop"])}
-    return {**kept, **spec["environment"], **secrets, **spec["marker"]}
+    kept = {
+        name: value for name, value in inherited.items() if not any(matches(name, pattern) for pattern in spec["drop"])
+    }
+    values = {**kept, **spec["environment"], **secrets, **spec["marker"]}
+    if spec.get("bin_dir"):
+        values["PATH"] = f"{spec['bin_dir']}:{values.get('PATH', os.defpath)}"
+    return values
 
 
 def matches(name: str, pattern: str) -> bool:
