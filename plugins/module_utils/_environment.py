@@ -161,6 +161,24 @@ def name_problem(name: object) -> str | None:
     )
 
 
+def value_warnings(environment: Mapping[str, str]) -> list[str]:
+    """Values of known variables that do something else than what was probably meant."""
+    found: list[str] = []
+    interfaces = environment.get("NCCL_SOCKET_IFNAME", "")
+    if interfaces.startswith("^") and "lo" not in interfaces[1:].split(","):
+        found.append(
+            f"NCCL_SOCKET_IFNAME={interfaces} replaces NCCL's own exclusions, so that it may choose lo, the loopback. "
+            f"Write {interfaces},lo, or better the name of the one interface to use."
+        )
+    for name in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"):
+        items = environment.get(name, "").split(",")
+        if any(item.strip().startswith(("^", "=")) for item in items[1:]):
+            found.append(
+                f"{name}={environment[name]}: '^' and '=' count at the very beginning only, for the whole list."
+            )
+    return found
+
+
 def is_known(name: str) -> bool:
     """Whether the trainer or a library below it reads a variable of exactly this name."""
     return name in KNOWN
