@@ -158,7 +158,7 @@ def _common(rank: RankDir, seen: Observation, spec: _job.JobSpec) -> dict[str, A
         "attempt": seen.attempt,
         "digest": spec.digest(),
         "secret_names": sorted(spec.secret_names),
-        "path": rank.path,
+        "folder": rank.path,
         "warnings": [],
     }
 
@@ -369,13 +369,13 @@ def _handshake(rank: RankDir, attempt: int, seconds: float) -> str:
         if time.monotonic() > give_up_at:
             raise SwiftError(
                 f"The supervisor of the job {rank.job!r} gave no sign of life within {seconds:g} s. {_log_words(rank)}",
-                {"state": seen.state, "path": rank.path},
+                {"state": seen.state, "folder": rank.path},
             )
         time.sleep(_POLL)
     if ended and seen.status.get("returncode") is None and seen.status.get("signal") is None:
         raise SwiftError(
             f"The job {rank.job!r} could not be started on this node: {seen.reason}. {_log_words(rank)}",
-            {"state": seen.state, "path": rank.path},
+            {"state": seen.state, "folder": rank.path},
         )
     return seen.state
 
@@ -432,7 +432,7 @@ def _stop_result(
         "digest": seen.digest if seen else None,
         "secret_names": [],
         "differences": [],
-        "path": (stopped or ranks)[0].path if ranks else "",
+        "folder": (stopped or ranks)[0].path if ranks else "",
         "warnings": [
             f"The port {port} of the stopped job is in use by {owners[port]}, which is no part of it." for port in taken
         ],

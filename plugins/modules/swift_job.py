@@ -228,6 +228,11 @@ files:
   returned: success
   type: dict
   sample: {"/data/pt_*.jsonl": ["/data/pt_0.jsonl", "/data/pt_1.jsonl"]}
+folder:
+  description: The job's folder on this node.
+  returned: success
+  type: str
+  sample: /var/lib/trainyard/jobs/qwen3-pt/rank-0
 msg:
   description: What was done, in words.
   returned: always
@@ -236,11 +241,6 @@ nproc_per_node:
   description: Training processes on this node.
   returned: success
   type: int
-path:
-  description: The job's folder on this node.
-  returned: success
-  type: str
-  sample: /var/lib/trainyard/jobs/qwen3-pt/rank-0
 problems:
   description: All that is wrong, one sentence each.
   returned: failure
