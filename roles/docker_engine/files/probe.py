@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, The trainyard developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs on the node: everything that the role docker_engine has to know about it, in one trip.
+
+The question comes as JSON on standard input, the answer goes to standard output. Only the standard library.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+
+JOURNAL_LINES = 8
+PACKAGES = ("docker*", "containerd*", "runc", "nvidia-container*", "libnvidia-container*", "moby*")
+
+
+def run(command, timeout=30):
+    """Exit code, output and error; 124 when it took too long, 127 when it is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{command[0]} gave no answer within {timeout} s"
+    except OSError as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace").strip()
+
+
+def read(path):
+    """A file's text; None when it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as text:
+            return text.read()
+    except OSError:
+        return None
+
+
+def binary(name):
+    """Where a program is; a snap's is a link to snap itself, so its own path is kept."""
+    found = shutil.which(name)
+    if not found or found.startswith("/snap/"):
+        return found
+    return os.path.realpath(found)
+
+
+def binaries():
+    """The programs that matter, and whether docker is podman in disguise."""
+    found = {name: binary(name) for name in ("docker", "dockerd", "nvidia-ctk", "systemctl")}
+    docker = found["docker"] or ""
+    head = (read(docker) or "")[:400] if docker and os.path.getsize(docker) < 4096 else ""
+    return {**found, "podman": os.path.basename(docker) == "podman" or "podman" in head}
+
+
+def info():
+    """What the daemon says of itself, or why it says nothing."""
+    code, out, error = run(["docker", "info", "--format", "{{json .}}"])
+    try:
+        answer = json.loads(out)
+    except ValueError:
+        return None, error or out.strip() or f"exit code {code}"
+    keys = ("ServerVersion", "Driver", "CgroupDriver", "SecurityOptions", "DockerRootDir", "LiveRestoreEnabled")
+    said = {**{key: answer.get(key) for key in keys}, "Runtimes": sorted(answer.get("Runtimes") or [])}
+    return said, error or "; ".join(answer.get("ServerErrors") or []) or None
+
+
+def service():
+    """The service's state and last words; asked only when Docker is silent."""
+    names = ("LoadState", "ActiveState", "SubState", "Result", "UnitFileState")
+    code, out, _error = run(["systemctl", "show", "docker", "--property", ",".join(names)])
+    state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line) if code == 0 else {}
+    code, out, _error = run(["journalctl", "-u", "docker", "-n", str(JOURNAL_LINES), "--no-pager", "-o", "cat"])
+    return {**state, "journal": out.splitlines() if code == 0 else []}
+
+
+def command_line():
+    """How the running dockerd was started."""
+    pid = (read("/run/docker.pid") or "").strip()
+    text = read(f"/proc/{pid}/cmdline") if pid.isdigit() else None
+    return [word for word in (text or "").split("\0") if word]
+
+
+def python():
+    """The Python that Ansible uses, and the libraries that modules need there."""
+    found = {"executable": sys.executable, "version": sys.version.split()[0]}
+    for name in ("docker", "requests"):
+        found[name] = None
+        if importlib.util.find_spec(name) is not None:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = "unknown"
+    return found
+
+
+def lines_of(command):
+    """The words of a command's output; empty when it is not there."""
+    code, out, _error = run(command)
+    return out.split() if code == 0 or out else []
+
+
+def packages():
+    """Installed packages around Docker, and those that are held."""
+    if shutil.which("dpkg-query"):
+        listed = run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}\\n", *PACKAGES])[1].splitlines()
+        rows = [line.split("|") for line in listed if "|" in line]
+        installed = [name for state, name in rows if state[1:2] == "i"]
+        return installed, [name for state, name in rows if state[:1] == "h"]
+    if shutil.which("rpm"):
+        locks = (read("/etc/dnf/plugins/versionlock.list") or "").split()
+        installed = lines_of(["rpm", "-qa", "--qf", "%{NAME}\\n", *PACKAGES])
+        return installed, [name for name in installed if any(f"{name}-" in lock for lock in locks)]
+    return [], []
+
+
+def noted(path):
+    """What an earlier run of the role wrote down: packages it installed, a restart that is still due."""
+    try:
+        return json.loads(read(path) or "{}")
+    except ValueError:
+        return {}
+
+
+def report(question):
+    """Everything at once."""
+    answer, error = info()
+    silent = not (answer or {}).get("ServerVersion")
+    installed, held = packages()
+    notes = noted(question["notes"])
+    return {
+        "binaries": binaries(),
+        "info": answer,
+        "error": error,
+        "service": service() if silent else {},
+        "command_line": command_line(),
+        "daemon_config": {"text": read(question["daemon_config_path"])},
+        "drop_in": read(question["drop_in_path"]),
+        "python": python(),
+        "packages": installed,
+        "held": held,
+        "installed": notes.get("packages", []),
+        "pending": (read(question["pending"]) or "").strip() or None,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(report(json.load(sys.stdin))))
