@@ -73,7 +73,8 @@ class Node:
         self.name = name
         self.address = variables["ansible_host"]
         self.user = variables["ansible_user"]
-        self.key = str(ROOT / ".cache/local_cluster/ssh/id_ed25519")
+        self.key = str(STATE / "ssh" / "id_ed25519")
+        self.container = f"trainyard-{name}"
 
     def run(self, command: str, check: bool = True) -> str:
         client = paramiko.SSHClient()
