@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleTypeError
-
+from ansible.errors import AnsibleFilterError
 from ansible_collections.trainyard.swift.plugins.plugin_utils import _contacts
+from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import Misuse
 
 
 def contact_problems(results: Any, expected: str) -> list[str]:
     """Say which nodes did not answer, why, and what to do."""
-    if not isinstance(results, Mapping):
-        raise AnsibleTypeError(f"contact_problems needs a mapping of node names to results, not {type(results).__name__}.")
-    return _contacts.contact_problems(
-        {str(name): result if isinstance(result, Mapping) else {} for name, result in results.items()}, expected
-    )
+    try:
+        return _contacts.contact_problems(results, str(expected))
+    except Misuse as exc:
+        raise AnsibleFilterError(f"contact_problems: {exc}") from exc
 
 
 class FilterModule:

@@ -5,22 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleTypeError
-
+from ansible.errors import AnsibleFilterError
 from ansible_collections.trainyard.swift.plugins.plugin_utils import _verdict
+from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import Misuse
 
 
 def job_verdict(
     results: Any, summary: Any, until: str = "none", started: bool = False, patience: int = 0
 ) -> dict[str, Any]:
     """Say whether a job that is waited for is well, and what to do if not."""
-    for name, value in (("its input", results), ("summary", summary)):
-        if not isinstance(value, Mapping):
-            raise AnsibleTypeError(f"job_verdict needs a mapping as {name}, not {type(value).__name__}.")
-    return _verdict.verdict(results, summary, str(until), bool(started), int(patience))
+    try:
+        return _verdict.verdict(results, summary, str(until), bool(started), int(patience))
+    except Misuse as exc:
+        raise AnsibleFilterError(f"job_verdict: {exc}") from exc
 
 
 class FilterModule:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import a_mapping, list_or_empty, mapping_or_empty
+
 # Pattern in Ansible's message, cause, remedy. The first match counts.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
@@ -70,7 +72,10 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "Make room on the node (Ansible needs a temporary directory, see ansible_remote_tmp).",
     ),
 )
-_UNKNOWN = ("it did not do what was asked", "Try `ansible <node> -b -m ansible.builtin.setup` and correct what it says.")
+_UNKNOWN = (
+    "it did not do what was asked",
+    "Try `ansible <node> -b -m ansible.builtin.setup` and correct what it says.",
+)
 
 
 def _told(result: Mapping[str, Any]) -> str:
@@ -100,14 +105,21 @@ def _parts(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The results of a looped task one by one, else the result itself."""
     if "unreachable" in result or "results" not in result:
         return [result]
-    return [part for part in result["results"] if isinstance(part, Mapping)]
+    return [mapping_or_empty(part) for part in list_or_empty(result["results"])]
 
 
-def contact_problems(results: Mapping[str, Mapping[str, Any]], expected: str) -> list[str]:
-    """A sentence for every node with a result that lacks the key that a good answer has."""
+def _problems_of(name: str, result: Mapping[str, Any]) -> list[str]:
+    """What our own modules say about themselves is clear enough; all else is put in words."""
+    stated = list_or_empty(result.get("problems"))
+    return [f"{name}: {problem}" for problem in stated] or [contact_problem(name, result)]
+
+
+def contact_problems(results: Any, expected: str) -> list[str]:
+    """Sentences for every node with a result that lacks the key that a good answer has."""
     return [
-        contact_problem(name, part)
-        for name, result in results.items()
-        for part in _parts(result)
+        problem
+        for name, result in a_mapping(results, "The results").items()
+        for part in _parts(mapping_or_empty(result))
         if expected not in part and not part.get("skipped")
+        for problem in _problems_of(str(name), part)
     ]

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import a_mapping, mapping_or_empty
+
 _ENDED_BADLY = ("failed", "lost")
 _GOES_ON = ("starting", "running")
 _AGAIN = (
@@ -37,10 +39,9 @@ class NodeView:
 
 def _views(results: Mapping[str, Any]) -> list[NodeView]:
     return [
-        NodeView(name, job)
+        NodeView(str(name), mapping_or_empty(job))
         for name, result in results.items()
-        if isinstance(result, Mapping)
-        for job in result.get("jobs") or []
+        for job in mapping_or_empty(result).get("jobs") or []
     ]
 
 
@@ -49,7 +50,7 @@ def first_failure(views: Sequence[NodeView]) -> NodeView | None:
     failed = [view for view in views if view.state in _ENDED_BADLY]
     if not failed:
         return None
-    # A lost node has no time of its end; of nodes that failed at one time, the one with an error of its own comes first.
+    # A lost node has no time of its end. Of nodes that failed at one time, one with an error of its own comes first.
     return min(
         failed,
         key=lambda view: (
@@ -71,20 +72,22 @@ def _story(view: NodeView) -> list[str]:
 
 
 def _unseen(results: Mapping[str, Any]) -> list[str]:
-    return [name for name, result in results.items() if not isinstance(result, Mapping) or "jobs" not in result]
+    return [str(name) for name, result in results.items() if "jobs" not in mapping_or_empty(result)]
 
 
-def _ended(views: Sequence[NodeView], summary: Mapping[str, Any], stops: bool) -> dict[str, Any] | None:
+def _ended(
+    views: Sequence[NodeView], summary: Mapping[str, Any], unseen: Sequence[str], stops: bool
+) -> dict[str, Any] | None:
     """The verdict on a job that has ended badly, or was stopped by someone else."""
     failures = [str(failure) for failure in summary.get("failures") or []]
     culprit = first_failure(views)
-    if culprit is not None or summary.get("state") in _ENDED_BADLY:
+    if culprit is not None or (summary.get("state") in _ENDED_BADLY and not unseen):
         story = _story(culprit) if culprit is not None else []
         rest = ["It was stopped on all other nodes."] if stops else []
         return {"good": False, "stop": stops, "lines": [*failures, *story, *rest, _AGAIN]}
     stopped = [view.name for view in views if view.state in ("stopped", "absent")]
     if stopped:
-        line = f"{', '.join(stopped)}: the job was stopped there while it was waited for; no other node goes on without it."
+        line = f"{', '.join(stopped)}: the job was stopped there while it was waited for. No node goes on alone."
         return {"good": False, "stop": stops, "lines": [*failures, line, _AGAIN]}
     return None
 
@@ -110,26 +113,24 @@ def _late(views: Sequence[NodeView], until: str, started: bool, patience: int) -
         return None
     tails = [line for view in views if not view.job.get("confirmed") for line in _story(view)]
     end = (
-        "The job was stopped on all nodes. Raise train_confirm_timeout when it only needs longer to load, to tokenise or to pack."
+        "The job was stopped on all nodes. Raise train_confirm_timeout if it only needs longer to load or to tokenise."
         if started
         else "It was running before this run and was left as it is."
     )
     return {"good": False, "stop": started, "lines": [*lines, *tails, end]}
 
 
-def verdict(
-    results: Mapping[str, Any], summary: Mapping[str, Any], until: str, started: bool, patience: int
-) -> dict[str, Any]:
+def verdict(results: Any, summary: Any, until: str, started: bool, patience: int) -> dict[str, Any]:
     """Judge a look at all nodes.
 
     RESULTS are those of swift_job_info by node, SUMMARY is that of job_summary, UNTIL is what was waited for
     (none, confirmed, ended), STARTED says whether this run started the job.
     """
-    views = _views(results)
-    ended = _ended(views, summary, stops=until != "none")
+    answers, told = a_mapping(results, "The results"), a_mapping(summary, "The summary")
+    views, unseen = _views(answers), _unseen(answers)
+    ended = _ended(views, told, unseen, stops=until != "none")
     if ended is not None:
         return ended
-    unseen = _unseen(results)
     if unseen:
         stop = started and until == "confirmed"
         end = (
