@@ -79,7 +79,7 @@ CAUSES = (
         "docker_engine_daemon_config.",
     ),
     Cause(
-        r"(?:bind source path does not exist|invalid mount config)[^:]*:? ?(\S*)",
+        r"bind source path does not exist: (\S+)",
         "a folder of modelscope_container_volumes is not there on the node (\\1).",
     ),
     Cause(
