@@ -133,7 +133,7 @@ class _Scanner:
         if char == "\\":
             self._keep(2)
             return
-        self._no_substitution(char)
+        self._no_substitution(char, r"\$[\w({@*#?!-]")
         self._keep()
         if char == '"':
             self.quote = ""
@@ -147,7 +147,7 @@ class _Scanner:
         elif char == "\n":
             self._line_end()
         else:
-            self._no_substitution(char)
+            self._no_substitution(char, r"\$[\w({'\"@*#?!-]")
             self._no_syntax(char)
             self._keep()
 
@@ -172,8 +172,8 @@ class _Scanner:
     def _only_environment(self) -> bool:
         return all(_ASSIGNMENT.match(word) for word in shlex.split("".join(self.out)))
 
-    def _no_substitution(self, char: str) -> None:
-        if char == "`" or (char == "$" and re.match(r"\$[\w({'\"@*#?!-]", self.text[self.at :])):
+    def _no_substitution(self, char: str, dollar: str) -> None:
+        if char == "`" or (char == "$" and re.match(dollar, self.text[self.at : self.at + 2])):
             self._fail(
                 f"{char!r} asks a shell to put something in",
                 "Write the value itself, or use a variable of the inventory.",

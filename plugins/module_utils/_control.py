@@ -314,7 +314,7 @@ def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list
     owner = _procfs.port_owner(spec.master_port)
     if owner is not None and owner.pid in rank.processes():
         return []  # left over from this very job, and ended before the start
-    who = str(owner) if owner else "a process that cannot be seen from here"
+    who = str(owner) if owner else "a process that cannot be seen from here, or by a connection that is still closing"
     return [
         f"The master port {spec.master_port} is taken on this node (rank 0) by {who}. End that process, or choose another "
         "master_port (train_master_port)."

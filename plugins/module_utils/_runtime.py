@@ -62,7 +62,8 @@ class Runtime(Protocol):
 
 def source(name: str) -> str:
     """The source text of a private file of this collection, which travels with the module."""
-    data = pkgutil.get_data(_PACKAGE, f"{name}.py")
+    # Asked of the file itself: the package has no loader of its own where it is imported from a checkout.
+    data = pkgutil.get_data(f"{_PACKAGE}.{name}", f"{name}.py")
     if data is None:
         raise SwiftError(f"The file {name}.py did not come along with the module. This is a defect: please report it.")
     return data.decode("utf-8")
