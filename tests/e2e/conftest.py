@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import ansible_runner
 import paramiko
@@ -28,9 +27,9 @@ STATE = ROOT / ".cache" / "local_cluster"
 ON_THE_CONTROLLER = frozenset(
     f"ansible.builtin.{name}"
     for name in (
-        "add_host assert debug fail group_by import_playbook import_role import_tasks include_role include_tasks "
-        "include_vars meta pause set_fact set_stats validate_argument_spec"
-    ).split()
+        *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks", "include_vars", "meta"),
+        *("pause", "set_fact", "set_stats", "validate_argument_spec"),
+    )
 )
 
 

@@ -97,7 +97,9 @@ def with_host_variable(tmp_path: Path, inventory: Path, host: str, variables: di
 
 
 def test_a_node_that_is_unreachable_from_the_start(play: Any, tmp_path: Path, inventory: Path) -> None:
-    changed = with_host_variable(tmp_path, inventory, "node2", {"ansible_host": "10.77.0.200", "ansible_ssh_timeout": 3})
+    changed = with_host_variable(
+        tmp_path, inventory, "node2", {"ansible_host": "10.77.0.200", "ansible_ssh_timeout": 3}
+    )
     run = play("train.yml", inventory=changed, train_job=JOB)
     refused(run, "node2", "10.77.0.200", "Nothing was started on any node")
 
@@ -167,7 +169,12 @@ def test_a_wrong_sudo_password(play: Any, nodes: dict[str, Node], tmp_path: Path
     changed = with_host_variable(
         tmp_path, inventory, "node2", {"ansible_user": "careful", "ansible_become_password": "wrong"}
     )
-    refused(play("train.yml", inventory=changed, train_job=JOB), "node2", "ansible_become_password", "Nothing was started on any node")
+    refused(
+        play("train.yml", inventory=changed, train_job=JOB),
+        "node2",
+        "ansible_become_password",
+        "Nothing was started on any node",
+    )
 
 
 def test_a_docker_that_does_not_answer(play: Any, nodes: dict[str, Node]) -> None:

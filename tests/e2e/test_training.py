@@ -24,7 +24,10 @@ pytestmark = pytest.mark.cluster
 
 JOBS = "/var/lib/trainyard/jobs"
 # A job that goes on until it is stopped; a checkpoint every few seconds.
-LONG = {"train_job": "e2e-long", "train_arguments_extra": {"max_steps": 1000000, "save_steps": 20, "save_total_limit": 2}}
+LONG = {
+    "train_job": "e2e-long",
+    "train_arguments_extra": {"max_steps": 1000000, "save_steps": 20, "save_total_limit": 2},
+}
 SHORT: dict[str, Any] = {"train_job": "e2e-short", "train_arguments_extra": {"max_steps": 6, "save_steps": 3}}
 
 
@@ -195,11 +198,15 @@ def test_a_job_of_another_name_is_refused_while_one_runs(play: Any, nodes: dict[
 
 
 def test_provisioning_leaves_a_running_job_alone(play: Any, nodes: dict[str, Node]) -> None:
-    before = nodes["node1"].run("docker inspect -f '{{.Id}} {{.State.StartedAt}}' trainyard; systemctl show -P ActiveEnterTimestamp docker")
+    before = nodes["node1"].run(
+        "docker inspect -f '{{.Id}} {{.State.StartedAt}}' trainyard; systemctl show -P ActiveEnterTimestamp docker"
+    )
     run: Run = play("provision.yml", modelscope_container_shm_size="100m")
     assert (run.rc, run.changed()) == (0, 0)
     assert "e2e-long is running" in run.messages()
-    after = nodes["node1"].run("docker inspect -f '{{.Id}} {{.State.StartedAt}}' trainyard; systemctl show -P ActiveEnterTimestamp docker")
+    after = nodes["node1"].run(
+        "docker inspect -f '{{.Id}} {{.State.StartedAt}}' trainyard; systemctl show -P ActiveEnterTimestamp docker"
+    )
     assert after == before
 
 
@@ -228,7 +235,9 @@ def test_replace_stops_and_starts(play: Any, nodes: dict[str, Node]) -> None:
         assert len(node.run(f"pgrep -f 'supervisor.py.*e2e-long/rank-{rank}$'").split()) == 2  # supervisor and guard
 
 
-def test_killed_training_processes_are_a_failure_with_the_signal(play: Any, nodes: dict[str, Node], eventually: Any) -> None:
+def test_killed_training_processes_are_a_failure_with_the_signal(
+    play: Any, nodes: dict[str, Node], eventually: Any
+) -> None:
     node = nodes["node2"]
     node.run("pkill -9 -f 'swift/cli/pt.py|torch.distributed.run|/swift pt'")
     eventually(lambda: status(node, "e2e-long", 1)["state"] == "failed", 15, "node2 says failed")
@@ -256,13 +265,17 @@ def test_a_failed_job_goes_on_from_its_last_checkpoint(play: Any, nodes: dict[st
     assert "/checkpoint-" in text
     assert "learning_rate" in text  # the difference to the replaced attempt
     first = next(
-        line for line in nodes["node1"].run(f"cat {JOBS}/e2e-long/rank-0/output.log").splitlines() if "global_step/max_steps" in line
+        line
+        for line in nodes["node1"].run(f"cat {JOBS}/e2e-long/rank-0/output.log").splitlines()
+        if "global_step/max_steps" in line
     )
     assert int(first.split("global_step/max_steps': '")[1].split("/")[0]) > 20
     assert status(nodes["node1"], "e2e-long", 0)["attempt"] == 3
 
 
-def test_a_killed_supervisor_is_lost_and_stop_leaves_no_process(play: Any, nodes: dict[str, Node], eventually: Any) -> None:
+def test_a_killed_supervisor_is_lost_and_stop_leaves_no_process(
+    play: Any, nodes: dict[str, Node], eventually: Any
+) -> None:
     node = nodes["node1"]
     node.run(f"kill -9 {supervisor(node, 'e2e-long', 0)}")
     run: Run = play("status.yml", train_job="e2e-long")
@@ -273,7 +286,9 @@ def test_a_killed_supervisor_is_lost_and_stop_leaves_no_process(play: Any, nodes
     assert nothing_left(nodes)
 
 
-def test_a_lost_job_starts_again_and_a_stopped_container_is_a_lost_job(play: Any, nodes: dict[str, Node], eventually: Any) -> None:
+def test_a_lost_job_starts_again_and_a_stopped_container_is_a_lost_job(
+    play: Any, nodes: dict[str, Node], eventually: Any
+) -> None:
     run: Run = play("train.yml", **with_output(LONG))
     assert run.rc == 0
     assert status(nodes["node1"], "e2e-long", 0)["attempt"] == 4
