@@ -70,10 +70,9 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         wait_for = str(self._task.args.get("wait_for", "none"))
-        result = self._look(variables)
-        if wait_for == "none" or self._task.check_mode or result.get("failed") or not result.get("jobs"):
-            return result
-        return self._wait(wait_for, result, variables)
+        if wait_for == "none" or self._task.check_mode:
+            return self._look(variables)
+        return self._wait(wait_for, variables)
 
     def _look(self, variables: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(
@@ -81,13 +80,16 @@ class ActionModule(ActionBase):
         )
         return result
 
-    def _wait(self, wait_for: str, result: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    def _wait(self, wait_for: str, variables: dict[str, Any]) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
         hosts = [str(name) for name in variables.get("ansible_play_batch") or [host]]
-        job = str(self._task.args["name"])
+        job = str(self._task.args.get("name"))
         patience = float(self._task.args.get("wait_timeout", 1800))
         started = time.time()
         board = Board(f"{self._task._uuid} {job} {wait_for}", started)
+        result = self._first_look(board, host, variables)
+        if not result.get("jobs"):
+            return result  # the module has refused its options, or could not be run
         shown: list[Answer] = []
         shown_at = 0.0
         while True:
@@ -104,6 +106,13 @@ class ActionModule(ActionBase):
                 return self._ended(outcome, result, waited, variables)
             time.sleep(min(pause(waited), max(0.1, patience - waited)))
             result = self._look_again(board, host, variables)
+
+    def _first_look(self, board: Board, host: str, variables: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._look(variables)
+        except AnsibleConnectionFailure as exc:
+            board.put(Answer(host, time.time(), "unreachable", reason=str(exc)))
+            raise
 
     def _look_again(self, board: Board, host: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Look, and put up with a connection that fails now and then. Tells the others if it is really gone."""
