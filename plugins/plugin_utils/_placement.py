@@ -47,10 +47,12 @@ class _Node:
     all: list[Address]
     candidates: list[Address] = field(default_factory=list)
     chosen: tuple[str, str] | None = None  # address, interface
+    real: list[Address] = field(init=False)
+    real_ips: frozenset[ipaddress.IPv4Address] = field(init=False)
 
-    @property
-    def real(self) -> list[Address]:
-        return [address for address in self.all if address.is_real]
+    def __post_init__(self) -> None:
+        self.real = [address for address in self.all if address.is_real]
+        self.real_ips = frozenset(address.ip for address in self.real)
 
 
 class _Planner:
@@ -66,8 +68,12 @@ class _Planner:
     def result(self) -> dict[str, Any]:
         seen = [node for node in self.nodes if node.all]
         self._one_machine_twice(seen)
+        owners: dict[ipaddress.IPv4Address, list[_Node]] = {}
         for node in seen:
-            self._find_candidates(node, seen)
+            for ip in {address.ip for address in node.all}:
+                owners.setdefault(ip, []).append(node)
+        for node in seen:
+            self._find_candidates(node, owners)
         if not self.problems:
             self._choose()
         if not self.problems:
@@ -106,9 +112,9 @@ class _Planner:
         if unset(given):
             return None
         count = integer(given)
-        items = list(range(count)) if count is not None else given
-        indices = [integer(item) for item in items] if isinstance(items, (list, tuple)) else [None]
-        plain = [index for index in indices if index is not None]
+        items = range(count) if count is not None and count >= 0 else given
+        indices = [integer(item) for item in items] if isinstance(items, (list, tuple, range)) else [None]
+        plain = [index for index in indices if index is not None and index >= 0]
         if len(plain) != len(indices) or len(set(plain)) != len(plain):
             self.problems.append(
                 f"{name}: swift_gpus is {_shown(given)}. "
@@ -119,19 +125,23 @@ class _Planner:
 
     def _one_machine_twice(self, nodes: Sequence[_Node]) -> None:
         for one, two in combinations(nodes, 2):
-            addresses = {str(address.ip) for address in one.real}
-            same = addresses and addresses == {str(address.ip) for address in two.real}
-            if same and one.hardware == two.hardware and not (one.colocated and two.colocated):
-                self.problems.append(_twice(one, two, enumerate_names(sorted(addresses))))
+            same = one.real_ips and one.real_ips == two.real_ips and one.hardware == two.hardware
+            if same and not (one.colocated and two.colocated):
+                self.problems.append(
+                    _twice(one, two, enumerate_names([str(address) for address in sorted(one.real_ips)]))
+                )
 
-    def _find_candidates(self, node: _Node, nodes: Sequence[_Node]) -> None:
+    def _find_candidates(self, node: _Node, owners: Mapping[ipaddress.IPv4Address, Sequence[_Node]]) -> None:
+        """The given address, or all real ones that no other machine has as well."""
         if node.given is not None:
             node.candidates = [address for address in node.all if str(address.ip) == node.given]
             self._check_given(node)
             return
-        others = [other for other in nodes if other is not node and not (other.colocated and node.colocated)]
-        taken = {address.ip for other in others for address in other.all}
-        node.candidates = [address for address in node.real if address.ip not in taken]
+        node.candidates = [
+            address
+            for address in node.real
+            if all(other is node or (other.colocated and node.colocated) for other in owners[address.ip])
+        ]
 
     def _check_given(self, node: _Node) -> None:
         if not node.candidates:
@@ -222,14 +232,11 @@ class _Planner:
             )
         for one, two in combinations(given, 2):
             shared = sorted(set(one.gpus or []) & set(two.gpus or []))
-            if one.colocated and two.colocated and shared and self._same_host(one, two):
+            if one.colocated and two.colocated and shared and one.real_ips == two.real_ips:
                 self.problems.append(
                     f"{one.name} and {two.name} are on one machine and both have GPU {', '.join(map(str, shared))} "
                     "in swift_gpus. Give each its own."
                 )
-
-    def _same_host(self, one: _Node, two: _Node) -> bool:
-        return {address.ip for address in one.real} == {address.ip for address in two.real}
 
     def _master(self) -> str | None:
         first = self.nodes[0] if self.nodes else None

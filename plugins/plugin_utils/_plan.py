@@ -88,8 +88,8 @@ def _problems_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _message(plan: Mapping[str, Any]) -> str:
-    text = str(plan.get("msg") or plan.get("module_stderr") or plan.get("exception") or "no reason given").strip()
-    return text if plan.get("problems") is not None else text.splitlines()[0].rstrip(".")
+    text = str(plan.get("msg") or plan.get("module_stderr") or plan.get("exception") or "").strip()
+    return text.splitlines()[0].rstrip(".") if text else "no reason given"
 
 
 def _differences(plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
