@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from ansible_collections.trainyard.swift.plugins.module_utils import _arguments, _dialect
 from ansible_collections.trainyard.swift.plugins.plugin_utils import _rank_map, _run
 
@@ -48,8 +47,8 @@ ENVIRONMENT = {
     "IMAGE_MAX_TOKEN_NUM": "1280",
 }
 JOBS = {
-    "swift": ("inventory.yml", SWIFT, {**ENVIRONMENT, "NCCL_DEBUG": "INFO"}),
-    "megatron": ("two-nodes.yml", MEGATRON, ENVIRONMENT),
+    "swift": ("inventory/hosts.yml", SWIFT, {**ENVIRONMENT, "NCCL_DEBUG": "INFO"}),
+    "megatron": ("inventory/two-nodes.yml", MEGATRON, ENVIRONMENT),
 }
 
 
@@ -70,7 +69,7 @@ def run_of(framework: str) -> dict[str, Any]:
 
 
 def test_nodes_have_the_ranks_of_their_addresses() -> None:
-    found = ranked("inventory.yml")
+    found = ranked("inventory/hosts.yml")
     assert found["problems"] == []
     assert [(node["rank"], node["address"]) for node in found["nodes"]] == [
         (0, "10.112.36.7"),
@@ -78,8 +77,8 @@ def test_nodes_have_the_ranks_of_their_addresses() -> None:
         (2, "10.112.36.9"),
         (3, "10.112.36.10"),
     ]
-    assert load("two-nodes.yml")["swift_nodes"]["hosts"] == dict(
-        list(load("inventory.yml")["swift_nodes"]["hosts"].items())[:2]
+    assert load("inventory/two-nodes.yml")["swift_nodes"]["hosts"] == dict(
+        list(load("inventory/hosts.yml")["swift_nodes"]["hosts"].items())[:2]
     )
 
 
@@ -103,7 +102,7 @@ def test_job_gives_the_environment(framework: str) -> None:
 
 @pytest.mark.parametrize("framework", JOBS)
 def test_flags_are_those_of_the_image(framework: str) -> None:
-    image = load("group_vars/swift_nodes/modelscope_container.yml")["modelscope_container_image"]
+    image = load("inventory/group_vars/swift_nodes/modelscope_container.yml")["modelscope_container_image"]
     assert image.endswith(f"-swift{IMAGE_VERSION}")
     assert _dialect.flag_problems(framework, run_of(framework)["arguments"], IMAGE_VERSION) == []
 
@@ -121,6 +120,6 @@ def test_same_job_can_be_pasted(framework: str) -> None:
 
 def test_megatron_batch_fits_the_nodes_that_it_runs_on() -> None:
     arguments = run_of("megatron")["arguments"]
-    world = 8 * ranked("two-nodes.yml")["nnodes"]
+    world = 8 * ranked("inventory/two-nodes.yml")["nnodes"]
     data_parallel = world // arguments["tensor_model_parallel_size"]
     assert arguments["global_batch_size"] % (arguments["micro_batch_size"] * data_parallel) == 0
