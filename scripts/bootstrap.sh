@@ -59,8 +59,8 @@ fingerprint() { cat "$requirements" requirements*.txt requirements.yml | sha256s
 
 install_requirements() {
     say "Python: installing $requirements into $venv (1 to 2 minutes)"
-    "$venv/bin/python" -m pip install --quiet --upgrade "pip>=24"
-    "$venv/bin/python" -m pip install --quiet --requirement "$requirements" ||
+    "$venv/bin/python" -m pip install -qq --upgrade "pip>=24"
+    "$venv/bin/python" -m pip install -qq --requirement "$requirements" ||
         fail "pip could not install $requirements. Its own words are above; 'pip config list' shows which index it asks."
 }
 

@@ -32,7 +32,7 @@ def bundle_requirement() -> str:
 
 def download(requirement: str, folder: str) -> Path:
     """Downloads the bundle's wheel, with whatever index pip is set up for."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--only-binary=:all:"]
     done = subprocess.run([*command, "--dest", folder, requirement], check=False)
     if done.returncode != 0:
         sys.exit(f"pip could not download {requirement}. Is a package index reachable (pip config list)?")

@@ -5,7 +5,7 @@ set -euo pipefail
 pip_python=$1 target_python=$2 folder=$3 mark=$4 torch_index=$5
 shift 5
 mkdir -p "$folder"
-fetch() { "$pip_python" -m pip --python "$target_python" download --quiet --dest "$folder" --find-links "$folder" "$@"; }
+fetch() { "$pip_python" -m pip --python "$target_python" download -qq --dest "$folder" --find-links "$folder" "$@"; }
 # pip's own index may have PyTorch for CUDA only, several gigabytes that no CPU needs.
 for requirement in "$@"; do
     case $requirement in
