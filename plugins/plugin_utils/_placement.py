@@ -21,6 +21,7 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import (
     integer,
     mapping_or_empty,
     unset,
+    variable,
 )
 from ansible_collections.trainyard.swift.plugins.plugin_utils._run import is_loopback
 
@@ -88,15 +89,14 @@ class _Planner:
 
     def _node(self, entry: Mapping[str, Any], hostvars: Mapping[str, Any]) -> _Node:
         name = str(entry["name"])
-        variables = mapping_or_empty(hostvars[name])
-        facts = mapping_or_empty(variables.get("ansible_facts"))
-        given = variables.get("swift_cluster_ip")
+        facts = mapping_or_empty(mapping_or_empty(hostvars[name]).get("ansible_facts"))
+        given = self._variable(hostvars, name, "swift_cluster_ip")
         node = _Node(
             name=name,
             rank=int(entry["rank"]),
             colocated=bool(entry["colocated"]),
             given=None if unset(given) else str(given).strip(),
-            gpus=self._gpus(name, variables.get("swift_gpus")),
+            gpus=self._gpus(name, self._variable(hostvars, name, "swift_gpus")),
             default=_network.default_address(facts),
             hardware=_network.hardware(facts),
             all=_network.addresses(facts),
@@ -107,6 +107,12 @@ class _Planner:
                 "Gather the facts of all nodes (setup with the subset 'network'), and do not leave nodes out."
             )
         return node
+
+    def _variable(self, hostvars: Mapping[str, Any], host: str, name: str) -> Any:
+        value, problem = variable(hostvars, host, name)
+        if problem:
+            self.problems.append(problem)
+        return value
 
     def _gpus(self, name: str, given: Any) -> list[int] | None:
         if unset(given):

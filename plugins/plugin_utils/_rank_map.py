@@ -17,6 +17,7 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import (
     integer,
     truth,
     unset,
+    variable,
 )
 
 _GROUP_MISSING = (
@@ -73,19 +74,10 @@ class _Reader:
         }
 
     def _get(self, name: str, key: str) -> Any:
-        try:
-            return self.hostvars[name].get(key)
-        except Exception as exc:
-            # Templates are resolved on access, and anything may be wrong with them.
-            self.problems.append(
-                f"{name}: the variable {key} cannot be read: {_first_line(exc)}. Correct it in the inventory."
-            )
-            return None
-
-
-def _first_line(exc: Exception) -> str:
-    text = str(exc).strip() or type(exc).__name__
-    return text.splitlines()[0].rstrip(".")
+        value, problem = variable(self.hostvars, name, key)
+        if problem:
+            self.problems.append(problem)
+        return value
 
 
 def _repeated(names: Sequence[str]) -> list[str]:

@@ -27,6 +27,17 @@ def a_mapping(value: Any, what: str) -> Mapping[str, Any]:
     raise Misuse(f"{what} must be a mapping, not {type(value).__name__}.")
 
 
+def variable(hostvars: Mapping[str, Any], host: str, name: str) -> tuple[Any, str | None]:
+    """One variable of a host, and the problem when its value cannot be had: templates are resolved on access."""
+    try:
+        value = hostvars[host].get(name)
+        str(value)  # an undefined value is handed out without an error, and fails when it is used
+    except Exception as exc:
+        reason = (str(exc).strip() or type(exc).__name__).splitlines()[0].rstrip(".")
+        return None, f"{host}: the variable {name} cannot be read: {reason}. Correct it in the inventory."
+    return value, None
+
+
 def a_rank_map(value: Any) -> Mapping[str, Any]:
     """This value, known to look like the result of filter C(rank_map)."""
     rank_map = a_mapping(value, "The rank map")

@@ -337,6 +337,20 @@ def test_problems(hosts: list[dict[str, Any]], run: dict[str, Any], parts: list[
         assert part in problem
 
 
+def test_a_variable_that_cannot_be_read() -> None:
+    class Broken(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            if key == "swift_cluster_ip":
+                raise ValueError("'vip' is undefined")
+            return super().get(key, default)
+
+    (problem,) = place(Broken(host(nic("eth0", "10.0.0.1"))))["problems"]
+    assert (
+        problem
+        == "node1: the variable swift_cluster_ip cannot be read: 'vip' is undefined. Correct it in the inventory."
+    )
+
+
 def test_problems_leave_nothing_chosen() -> None:
     found = place(host(nic("eth0", "10.0.0.1")), {}, master_addr="10.0.0.9")
     assert ways(found) == [(None, None), (None, None)]
