@@ -49,7 +49,7 @@ class Pair:
             {
                 "ansible.builtin.copy": {
                     "content": "{{ seen | to_json }}",
-                    "dest": f"{self.folder}/{{{{ inventory_hostname }}}}",
+                    "dest": f"{self.folder}/{_RESULT}",
                 },
                 "vars": {"ansible_connection": "local"},
                 "check_mode": False,
