@@ -250,7 +250,8 @@ def _program_problems(spec: _job.JobSpec, program: str | None) -> list[str]:
     folder = f"in {spec.bin_dir}" if spec.bin_dir else "on the PATH"
     remedy = "Use an image that has ms-swift" if spec.runtime == "docker" else "Install ms-swift"
     return [
-        f"The program {spec.framework!r} was not found {folder} {place}. {remedy}, or set bin_dir to the folder that holds it."
+        f"The program {spec.framework!r} was not found {folder} {place}. {remedy}, or set bin_dir to the folder "
+        "that holds it."
     ]
 
 
@@ -264,14 +265,14 @@ def _jobs_dir_problems(spec: _job.JobSpec, seen: Mapping[str, Any]) -> list[str]
         seen["jobs_dir"], "is another folder than the node's"
     )
     return [
-        f"The jobs directory {spec.jobs_dir!r} {how} in the container {spec.container!r}. Mount the node's folder at the same "
-        "path, writable (role modelscope_container: modelscope_container_jobs_dir), and recreate the container."
+        f"The jobs directory {spec.jobs_dir!r} {how} in the container {spec.container!r}. Mount the node's folder at "
+        "the same path, writable (modelscope_container_jobs_dir), and recreate the container."
     ]
 
 
 def _glob_problems(files: Mapping[str, Sequence[str]]) -> list[str]:
     return [
-        f"The pattern {pattern!r} matches no file where the job runs. Check the path, and that its disk is mounted there."
+        f"The pattern {pattern!r} matches no file where the job runs. Check the path, and that its disk is mounted."
         for pattern, paths in files.items()
         if not paths
     ]
@@ -284,7 +285,8 @@ def _gpu_problems(spec: _job.JobSpec, visible: Sequence[int]) -> list[str]:
     missing = [str(gpu) for gpu in spec.gpus or () if gpu not in visible]
     if missing:
         return [
-            f"GPU {', '.join(missing)} is asked for, but this node shows only {len(visible)} ({shown}). Correct gpus, or mend the GPU."
+            f"GPU {', '.join(missing)} is asked for, but this node shows only {len(visible)} ({shown}). Correct gpus, "
+            "or mend the GPU."
         ]
     processes = _environment.process_count(spec, list(visible))
     if processes > len(visible):
@@ -302,8 +304,8 @@ def _here(spec: _job.JobSpec) -> str | None:
 def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list[str]:
     if state == "not here":
         return [
-            f"The master address {spec.master_addr!r} does not belong to this node, which has rank 0. Give an address of this "
-            "node, or leave master_addr (train_master_addr) out so that it follows from the inventory."
+            f"The master address {spec.master_addr!r} does not belong to this node, which has rank 0. Give an address "
+            "of this node, or leave master_addr (train_master_addr) out so that it follows from the inventory."
         ]
     if state == "unknown name":
         return [
@@ -316,8 +318,8 @@ def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list
         return []  # left over from this very job, and ended before the start
     who = str(owner) if owner else "a process that cannot be seen from here, or by a connection that is still closing"
     return [
-        f"The master port {spec.master_port} is taken on this node (rank 0) by {who}. End that process, or choose another "
-        "master_port (train_master_port)."
+        f"The master port {spec.master_port} is taken on this node (rank 0) by {who}. End that process, or choose "
+        "another master_port (train_master_port)."
     ]
 
 

@@ -149,8 +149,8 @@ class JobsDir:
         if kind is None:
             return []
         return [
-            f"The jobs directory {self.path!r} lies on a network file system ({kind}), where locks and atomic renames cannot "
-            "be trusted. Choose a folder on this node's own disk; training output may stay on the shared storage."
+            f"The jobs directory {self.path!r} lies on a network file system ({kind}), where locks and atomic renames "
+            "cannot be trusted. Choose a folder on this node's own disk; training output may stay on the shared storage."
         ]
 
     def create(self) -> None:

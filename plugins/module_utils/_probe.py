@@ -182,7 +182,7 @@ def _names(folder: str) -> list[str]:
 
 
 def complete(checkpoint: str) -> bool:
-    """Whether training can go on from here: weights and the optimizer's state are there, in either framework's layout."""
+    """Whether training can go on from here: weights and the optimizer's state are there, in the framework's layout."""
     names = _names(checkpoint)
     if "latest_checkpointed_iteration.txt" in names:
         return _complete_megatron(checkpoint)

@@ -168,7 +168,7 @@ class DockerRuntime:
             container = self._client.containers.get(self._name)
         except docker.errors.NotFound:
             raise SwiftError(
-                f"There is no container named {self._name!r} on this node. Create it first (the role modelscope_container, "
+                f"There is no container named {self._name!r} on this node. Create it first (role modelscope_container, "
                 "or provision.yml), or name another with the option container."
             ) from None
         except (docker.errors.DockerException, OSError) as exc:
@@ -237,8 +237,8 @@ def docker_client() -> Any:
 
 def _not_answering(exc: Exception) -> str:
     return (
-        f"The Docker Engine of this node does not answer: {exc}. See 'systemctl status docker' and whether this user may "
-        "reach its socket (become), or set runtime=host to run without a container."
+        f"The Docker Engine of this node does not answer: {exc}. See 'systemctl status docker' and whether this user "
+        "may reach its socket (become), or set runtime=host to run without a container."
     )
 
 

@@ -92,7 +92,7 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 def confirmed(state: str, world_size: int | None, expected: int | None, logs_here: bool, step: int | None) -> bool:
-    """Whether this node proves that the run is what was asked for: its size, and a logged step where steps are logged."""
+    """Whether this node proves that the run is what was asked for: its size, and a step where steps are logged."""
     if state not in ("running", "finished") or expected is None or world_size != expected:
         return False
     return not logs_here or (step or 0) >= 1

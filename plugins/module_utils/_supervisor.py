@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rank supervisor: owns the training processes of one node for one attempt of one job.
 
-This file is copied into the job's directory and run there as C(python3 supervisor.py DIRECTORY), inside the container or
-on the host. It must therefore work alone: standard library only, Python 3.8 or newer.
+This file is copied into the job's directory and run there as C(python3 supervisor.py DIRECTORY), in the container
+or on the host. It must therefore work alone: standard library only, Python 3.8 or newer.
 
     supervisor ── holds the lock, writes status.json, takes SIGTERM as "stop"
       └─ guard ── adopts every orphan of the trainer; ends them all when the supervisor is gone
@@ -385,7 +385,7 @@ def _raise_open_files() -> None:
 
 
 def take_lock(path: str) -> int | None:
-    """An exclusive lock that the kernel ends with this process, or nothing if another has it. The file is never removed."""
+    """An exclusive lock that the kernel ends with this process, or nothing if another has it. The file stays for ever."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     give_up_at = time.monotonic() + LOCK_SECONDS
     while True:

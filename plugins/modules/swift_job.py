@@ -13,14 +13,15 @@ version_added: 0.1.0
 author:
   - The trainyard developers (@trainyard)
 description:
-  - Starts C(swift) or C(megatron) on this node as one rank of a job over several nodes, under a supervisor that lives on
-    when Ansible, SSH and the controller are gone.
+  - Starts C(swift) or C(megatron) on this node as one rank of a job over several nodes, under a supervisor that lives
+    on when Ansible, SSH and the controller are gone.
   - That a job runs is proven by a lock which the kernel ends with the supervisor, not by a remembered process id.
   - A job that runs already with the same specification is left alone.
-  - In check mode the module returns the exact command line and environment, and fails with all problems of this node at once.
+  - In check mode the module returns the exact command line and environment, and fails with all problems of this node
+    at once.
 notes:
-  - All nodes of a job must be given the same O(name), O(nnodes), O(master_addr) and O(master_port), and a O(node_rank) each.
-    The role P(trainyard.swift.train#role) takes them from the inventory.
+  - All nodes of a job must be given the same O(name), O(nnodes), O(master_addr) and O(master_port), and a O(node_rank)
+    each. The role P(trainyard.swift.train#role) takes them from the inventory.
   - The runtime V(docker) needs the Python library C(docker) on the node. It needs C(python3) in the container.
   - Needs root, or a user who may use Docker and owns O(jobs_dir).
 extends_documentation_fragment:
@@ -43,8 +44,8 @@ options:
   state:
     description:
       - V(started) brings the job to life.
-      - V(stopped) ends every process of the job on this node, in whatever state it is, and proves that none is left. Only
-        O(name), O(jobs_dir) and O(stop_timeout) count then.
+      - V(stopped) ends every process of the job on this node, in whatever state it is, and proves that none is left.
+        Only O(name), O(jobs_dir) and O(stop_timeout) count then.
     type: str
     choices: [started, stopped]
     default: started
@@ -72,8 +73,8 @@ options:
   secrets:
     description:
       - Environment variables whose values are kept secret, such as C(WANDB_API_KEY).
-      - They are written to a file that only its owner can read, and removed when the job has ended. They are neither in the
-        digest nor in any output.
+      - They are written to a file that only its owner can read, and removed when the job has ended. They are neither
+        in the digest nor in any output.
     type: dict
     default: {}
   nnodes:
@@ -85,7 +86,8 @@ options:
     type: int
     default: 0
   nproc_per_node:
-    description: Training processes on this node. By default one for each GPU in O(gpus), or each visible GPU, and at least one.
+    description:
+      - Training processes on this node. By default one for each GPU in O(gpus), or each visible GPU, and at least one.
     type: int
   master_addr:
     description: Address of the node with rank 0, at which all others can reach it.
@@ -112,7 +114,9 @@ options:
     type: str
     default: trainyard
   bin_dir:
-    description: Folder that holds C(swift) and C(megatron), such as C(/opt/venv/bin). By default they are looked for on the PATH.
+    description:
+      - Folder that holds C(swift) and C(megatron), such as C(/opt/venv/bin). By default they are looked for on the PATH.
+      - It comes first on the PATH of the trainer.
     type: path
   colocated:
     description: Whether another node of the same job is on this very machine.
@@ -171,8 +175,8 @@ RETURN = r"""
 action:
   description:
     - What was done, or in check mode would be done.
-    - V(start) starts an attempt, V(attach) leaves a running job alone, V(none) leaves a job alone that does not run, and
-      V(stop) ends it.
+    - V(start) starts an attempt, V(attach) leaves a running job alone, V(none) leaves a job alone that does not run,
+      and V(stop) ends it.
   returned: success
   type: str
   sample: start
@@ -220,7 +224,7 @@ digest:
   returned: success
   type: str
 environment:
-  description: Environment variables that the trainer gets in addition to those of its surroundings, without the secrets.
+  description: Environment variables that the trainer gets in addition to those of its surroundings, without secrets.
   returned: success
   type: dict
 files:

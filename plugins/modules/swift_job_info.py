@@ -19,8 +19,8 @@ description:
     something has changed.
 notes:
   - Waiting is done on the controller, which looks at all hosts every few seconds.
-  - A wait ends as soon as the job has failed, was stopped or was lost on any host of the play, or a host cannot be reached.
-    This does not fail the task, so that all hosts can still be reported on. See RV(satisfied) and RV(wait_reason).
+  - A wait ends as soon as the job has failed, was stopped or was lost on any host of the play, or a host cannot be
+    reached. This does not fail the task, so that all hosts can still be reported on. See RV(satisfied) and RV(wait_reason).
 extends_documentation_fragment:
   - trainyard.swift._attributes
   - trainyard.swift._jobs_dir
@@ -38,14 +38,15 @@ options:
       - Needed to wait.
     type: str
   lines:
-    description: How many of the last lines of output to return. Of a job that failed or was lost at least 20 are returned.
+    description:
+      - How many of the last lines of output to return. Of a job that failed or was lost at least 20 are returned.
     type: int
     default: 0
   wait_for:
     description:
-      - V(confirmed) waits until the trainer has reported the right world size on every host, and has logged a step on the
-        host that logs.
-      - V(ended) waits until the job has ended on every host.
+      - V(confirmed) waits until the trainer has reported the right world size on every host, and has logged a step on
+        the host that logs.
+      - V(ended) waits until the job has ended on every host, which is satisfied if it has finished on all.
     type: str
     choices: [none, confirmed, ended]
     default: none
