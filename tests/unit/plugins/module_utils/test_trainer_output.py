@@ -268,6 +268,12 @@ PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by p
             None,
             id="main ended, the process failed",
         ),
+        pytest.param(
+            "failed (exitcode: -9) local_rank: 1\nfailed (exitcode: 1) local_rank: 0",
+            "The training process of local rank 1 was ended by signal 9 (SIGKILL)",
+            9,
+            id="the first failure counts",
+        ),
         pytest.param("  rank      : 7 (local_rank: 0)", None, None, id="a block without its heading"),
     ],
 )

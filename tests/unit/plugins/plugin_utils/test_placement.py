@@ -358,6 +358,11 @@ def test_problems_leave_nothing_chosen() -> None:
     assert "or give one of its own" in found["problems"][1]
 
 
+def test_given_master_without_facts_of_rank_0() -> None:
+    (problem,) = place({}, host(nic("eth0", "10.0.0.2")), master_addr="10.0.0.1")["problems"]
+    assert problem.startswith("node1: its network facts are missing")
+
+
 @pytest.mark.parametrize("address", ["10.0.0.1", "10.1.0.1", "gpu7.cluster", "127.0.0.1"])
 def test_given_master(address: str) -> None:
     found = place(
