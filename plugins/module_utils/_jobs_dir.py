@@ -150,7 +150,7 @@ class JobsDir:
             return []
         return [
             f"The jobs directory {self.path!r} lies on a network file system ({kind}), where locks and atomic renames "
-            "cannot be trusted. Choose a folder on this node's own disk; training output may stay on the shared storage."
+            "cannot be trusted. Choose a folder on this node's own disk; output may stay on the shared storage."
         ]
 
     def create(self) -> None:

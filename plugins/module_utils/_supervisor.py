@@ -385,7 +385,7 @@ def _raise_open_files() -> None:
 
 
 def take_lock(path: str) -> int | None:
-    """An exclusive lock that the kernel ends with this process, or nothing if another has it. The file stays for ever."""
+    """An exclusive lock that the kernel ends with this process, or nothing if another has it. The file stays."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     give_up_at = time.monotonic() + LOCK_SECONDS
     while True:

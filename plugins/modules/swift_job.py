@@ -115,7 +115,7 @@ options:
     default: trainyard
   bin_dir:
     description:
-      - Folder that holds C(swift) and C(megatron), such as C(/opt/venv/bin). By default they are looked for on the PATH.
+      - Folder that holds C(swift) and C(megatron), such as C(/opt/venv/bin). By default the PATH is searched.
       - It comes first on the PATH of the trainer.
     type: path
   colocated:

@@ -20,7 +20,8 @@ description:
 notes:
   - Waiting is done on the controller, which looks at all hosts every few seconds.
   - A wait ends as soon as the job has failed, was stopped or was lost on any host of the play, or a host cannot be
-    reached. This does not fail the task, so that all hosts can still be reported on. See RV(satisfied) and RV(wait_reason).
+    reached. This does not fail the task, so that all hosts can still be reported on. See RV(satisfied) and
+    RV(wait_reason).
 extends_documentation_fragment:
   - trainyard.swift._attributes
   - trainyard.swift._jobs_dir
