@@ -56,7 +56,7 @@ def _shm(inside: Report, spec: Spec) -> Iterator[str]:
     if asked and got is None:
         yield "there is no /dev/shm in the container. Data loaders and NCCL need it."
     # The kernel rounds up to whole pages.
-    elif asked and got < asked:
+    elif asked and got is not None and got < asked:
         yield (
             f"/dev/shm is {_size(got)}, not the {_size(asked)} of modelscope_container_shm_size: an existing container "
             f"ignores a changed size. {RECREATE}."

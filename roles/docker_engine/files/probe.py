@@ -9,12 +9,14 @@ The question comes as JSON on standard input, the answer goes to standard output
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from importlib import metadata
 
 JOURNAL_LINES = 8
+COMPLAINT = re.compile(r"level=(error|fatal)|failed to start daemon|unable to |error ", re.IGNORECASE)
 PACKAGES = ("docker*", "containerd*", "runc", "nvidia-container*", "libnvidia-container*", "moby*")
 
 
@@ -71,8 +73,15 @@ def service():
     names = ("LoadState", "ActiveState", "SubState", "Result", "UnitFileState")
     code, out, _error = run(["systemctl", "show", "docker", "--property", ",".join(names)])
     state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line) if code == 0 else {}
-    code, out, _error = run(["journalctl", "-u", "docker", "-n", str(JOURNAL_LINES), "--no-pager", "-o", "cat"])
-    return {**state, "journal": out.splitlines() if code == 0 else []}
+    _code, journal, _error = run(["journalctl", "-u", "docker", "-n", "80", "--no-pager", "-o", "cat"])
+    return {**state, "journal": last_words(journal)}
+
+
+def last_words(journal):
+    """The daemon's own complaints, without systemd's about them; all lines when it made none."""
+    lines = [re.sub(r'^time="[^"]*" ', "", line) for line in journal.splitlines()]
+    complaints = [line for line in lines if COMPLAINT.search(line) and not line.startswith("docker.service:")]
+    return list(dict.fromkeys(reversed(complaints or lines)))[:JOURNAL_LINES][::-1]
 
 
 def command_line():

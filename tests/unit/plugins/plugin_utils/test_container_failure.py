@@ -30,7 +30,7 @@ OCI = "failed to create task for container: failed to create shim task: OCI runt
         ),
         ("nvidia-container-cli: initialization error: nvml error: driver not loaded", "could not reach the driver"),
         (
-            'error gathering device information while adding custom device "/dev/infiniband": no such file or directory',
+            'error gathering device information while adding custom device "/dev/infiniband": no such file',
             "not there on the node (/dev/infiniband)",
         ),
         ("error gathering device information", "(see below)"),
