@@ -34,9 +34,9 @@ class Run:
 
     @property
     def said(self) -> str:
-        """The text of the error, which Ansible shows once as it is and once as JSON."""
-        found = re.search(r"^\[ERROR\]: (.*?)(?=^Origin: |^fatal: |\Z)", self.output, re.MULTILINE | re.DOTALL)
-        return found.group(1) if found else ""
+        """The text of all errors, each of which Ansible shows once as it is and once as JSON."""
+        found = re.findall(r"^\[ERROR\]: (.*?)(?=^Origin: |^fatal: |\Z)", self.output, re.MULTILINE | re.DOTALL)
+        return " ".join(" ".join(found).split())
 
     def recap(self, key: str) -> dict[str, int]:
         """One number of the recap, by host."""
