@@ -30,6 +30,8 @@ from ansible_collections.trainyard.swift.plugins.module_utils._jobs_dir import J
 _LOCK_SECONDS = 60
 #: What the supervisor needs beyond the grace period: repeated SIGKILL, and its own end.
 _STOP_MARGIN = _supervisor.KILL_SECONDS + 10
+#: What a supervisor needs to end after it has written the final status.
+_LAST_BREATH = 3.0
 _POLL = 0.1
 
 
@@ -411,7 +413,10 @@ def stop(jobs_dir_path: str, job: str, seconds: float, check_mode: bool) -> dict
 
 
 def _needs_stop(rank: RankDir) -> bool:
-    return rank.observe().state in (*_states.LIVE, "lost") or bool(rank.processes())
+    state = rank.observe().state
+    if state in _states.ENDED:
+        _await_unlocked(rank, _LAST_BREATH)  # a supervisor that has just written its last word is no leftover
+    return state in (*_states.LIVE, "lost") or bool(rank.processes())
 
 
 def _stop_result(

@@ -36,15 +36,18 @@ class ModuleFailed(Exception):
 def run_module(name: str, options: dict[str, Any], check: bool = False, diff: bool = False) -> dict[str, Any]:
     """Run one of our modules in this process, as Ansible would on a node."""
     module = importlib.import_module(f"{_MODULES}.{name}")
-    out = io.StringIO()
+    out, err = io.StringIO(), io.StringIO()
     arguments = {**options, "_ansible_check_mode": check, "_ansible_diff": diff, "_ansible_remote_tmp": "/tmp"}
     with (
         patch_module_args(arguments),
         contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
         pytest.raises(SystemExit),
     ):
         module.main()
     result: dict[str, Any] = json.loads(out.getvalue().strip().splitlines()[-1])
+    # Where the controller's code is loaded as well, warnings are shown at once in place of being returned.
+    result.setdefault("warnings", err.getvalue().splitlines())
     if result.get("failed"):
         raise ModuleFailed(result)
     return result
@@ -120,8 +123,11 @@ class Node:
         return self.rank().read("status.json") or {}
 
     def wait_for_state(self, *states: str, seconds: float = 20.0) -> float:
-        """Wait until the job is in one of these states."""
-        return wait_until(lambda: self.rank().observe().state in states, seconds)
+        """Wait until the job is in one of these states, and its supervisor has gone if it has ended."""
+        waited = wait_until(lambda: self.rank().observe().state in states, seconds)
+        if "running" not in states:
+            waited += wait_until(lambda: not self.rank().lock_held())
+        return waited
 
     def notes(self) -> list[dict[str, Any]]:
         """What the trainer and its children have written down."""

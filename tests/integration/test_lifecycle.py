@@ -163,6 +163,7 @@ def test_kill_of_the_guard(node: Node) -> None:
     took = node.wait_for_state("failed")
     assert took < 5
     assert "the guard process was killed by signal 9 (SIGKILL)" in node.info()["reason"]
+    wait_until(lambda: node.gone(everything), 2)
     assert node.gone(pids + everything)
 
 
