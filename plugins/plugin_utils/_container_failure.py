@@ -96,6 +96,12 @@ CAUSES = (
         "the registry has no such image. Check modelscope_container_image for a typing error.",
     ),
     Cause(
+        r"fetching server API version|Cannot connect to the Docker daemon|Failed to import the required Python library|"
+        r"Error connecting",
+        "Docker or the Python libraries for it are missing on the node, or Docker does not run. Run the role docker_engine "
+        "first; it says what is wrong.",
+    ),
+    Cause(
         r"no such host|i/o timeout|connection refused|network is unreachable|TLS handshake|Temporary failure|"
         r"context deadline exceeded|Client\.Timeout",
         "the node does not reach the registry. Set a proxy for Docker (docker_engine_https_proxy), choose a nearer "
