@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Docker Engine of this machine, for the local cluster: `docker.sh start` installs and starts it where none answers,
-# `docker.sh stop` ends only what `start` began. Running either twice changes nothing.
+# `docker.sh resume` starts one that is installed, `docker.sh stop` ends only what `start` began. Running any twice changes nothing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -51,9 +51,11 @@ install_engine() {
         say "Docker Engine: this distribution's is older than $oldest_docker, taking the next release's"
         add_next_release
         apt_install docker.io docker-cli containerd
+    elif apt-cache show docker-cli >/dev/null 2>&1; then
+        # Since Debian 13 the client is a package of its own.
+        apt_install docker.io docker-cli
     else
-        # Debian 13 has the client in a package of its own.
-        apt_install docker.io $(apt-cache show docker-cli >/dev/null 2>&1 && printf docker-cli)
+        apt_install docker.io
     fi
 }
 
@@ -75,23 +77,26 @@ wait_until_it_answers() {
     fail "Docker Engine does not answer after $second seconds. Its log is above, or in: journalctl -u docker"
 }
 
-start() {
+begin() {
     if docker_answers; then
-        say "Docker Engine: answers already"
         return
-    fi
-    command -v dockerd >/dev/null || install_engine
-    if ! docker_answers; then
-        if systemd_runs; then
-            say "Docker Engine: starting its service"
-            as_root systemctl start docker
-        else
-            start_by_hand
-        fi
+    elif systemd_runs; then
+        say "Docker Engine: starting its service"
+        as_root systemctl start docker
+    else
+        start_by_hand
     fi
     wait_until_it_answers
+}
+
+start() {
+    command -v dockerd >/dev/null || docker_answers || install_engine
+    begin
     say "Docker Engine: $(as_root docker version --format '{{ .Server.Version }}') answers"
 }
+
+# For `make clean`: what an engine holds can only be removed while it runs.
+resume() { ! command -v dockerd >/dev/null || begin; }
 
 stop_by_hand() {
     local pid second
@@ -117,6 +122,7 @@ stop() {
 
 case ${1:-} in
     start) start ;;
+    resume) resume ;;
     stop) stop ;;
-    *) fail "Usage: $0 start|stop" ;;
+    *) fail "Usage: $0 start|resume|stop" ;;
 esac

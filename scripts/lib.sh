@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034
 state_dir=$root_dir/.cache/local_cluster
 
 say() { printf '\n==> %s\n' "$*"; }

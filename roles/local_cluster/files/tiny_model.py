@@ -16,9 +16,26 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-SUBJECTS = ("The rank", "A node", "The trainer", "One link", "The switch", "Every step", "This cluster", "The optimizer")
+SUBJECTS = (
+    "The rank",
+    "A node",
+    "The trainer",
+    "One link",
+    "The switch",
+    "Every step",
+    "This cluster",
+    "The optimizer",
+)
 VERBS = ("waits for", "sends to", "reads from", "measures", "overtakes", "shares", "follows", "checks")
-OBJECTS = ("the gradient", "its neighbour", "the next batch", "a checkpoint", "the slowest peer", "shared memory", "the clock")
+OBJECTS = (
+    "the gradient",
+    "its neighbour",
+    "the next batch",
+    "a checkpoint",
+    "the slowest peer",
+    "shared memory",
+    "the clock",
+)
 FILES = 3
 
 
@@ -48,7 +65,9 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=1024, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1024, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[0])
 
@@ -79,7 +98,9 @@ def main() -> None:
     tokenizer.save_pretrained(target)
     model = make_model(len(tokenizer))
     model.save_pretrained(target)
-    sys.stdout.write(f"{sum(p.numel() for p in model.parameters())} parameters, {len(tokenizer)} tokens, {count} rows\n")
+    sys.stdout.write(
+        f"{sum(p.numel() for p in model.parameters())} parameters, {len(tokenizer)} tokens, {count} rows\n"
+    )
 
 
 if __name__ == "__main__":
