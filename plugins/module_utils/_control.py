@@ -189,7 +189,7 @@ def make_plan(
     spec = request.spec
     runtime = make_runtime(spec)
     patterns = _arguments.globs(spec.arguments)
-    seen = runtime.probe(_probe_request(spec, patterns, check_port))
+    seen = runtime.probe(_probe_request(request, patterns, check_port))
     arguments = {**spec.arguments, **resume_arguments(spec.framework, request.resume_from, seen["version"])}
     gpus = [int(gpu) for gpu in seen["gpus"]]
     environment = _environment.derive(spec, int(seen["cores"]), gpus)
@@ -197,6 +197,7 @@ def make_plan(
         *_program_problems(spec, seen["program"]),
         *_jobs_dir_problems(spec, seen),
         *_glob_problems(seen["files"]),
+        *(f"The checkpoint {path!r} is not there where the job runs. Choose another." for path in seen["missing"]),
         *_gpu_problems(spec, gpus),
         *_dialect.flag_problems(spec.framework, arguments, seen["version"]),
         *(_port_problems(spec, seen["port"], rank) if check_port else []),
@@ -217,12 +218,14 @@ def make_plan(
     )
 
 
-def _probe_request(spec: _job.JobSpec, patterns: Sequence[str], check_port: bool) -> dict[str, Any]:
+def _probe_request(request: StartRequest, patterns: Sequence[str], check_port: bool) -> dict[str, Any]:
+    spec = request.spec
     output = spec.arguments.get("output_dir") or spec.arguments.get("save")
     return {
         "framework": spec.framework,
         "bin_dir": spec.bin_dir,
         "globs": list(patterns),
+        "paths": [request.resume_from] if request.resume_from else [],
         "jobs_dir": spec.jobs_dir,
         "output_dir": output,
         "address": spec.master_addr,

@@ -198,6 +198,12 @@ def _busy_problem(rank: RankDir, own_job: str) -> list[str]:
     return []
 
 
+def denied(exc: PermissionError) -> str:
+    """What to tell a user who may not do what jobs need."""
+    what = f" for {exc.filename!r}" if exc.filename else ""
+    return f"Permission denied{what} on this node. Jobs belong to root there: set become to true, or use a jobs_dir of your own."
+
+
 def loss_reason(started_in: Mapping[str, Any]) -> str:
     """What this node tells about why a supervisor is gone, compared with what it was started in."""
     if started_in.get("boot_id") and started_in["boot_id"] != _procfs.boot_id():
@@ -224,9 +230,10 @@ def _take(lock: int, seconds: float, path: str) -> None:
 
 
 def _names(folder: str) -> list[str]:
+    """What is in a folder. One that may not be read is not an empty one: that error is for the caller."""
     try:
         return os.listdir(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

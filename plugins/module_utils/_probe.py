@@ -30,7 +30,7 @@ _OPTIMIZER = re.compile(r"(optimizer\.(pt|bin)|global_step\d+|optimizer_\d+|pyto
 
 
 def probe(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a request: C(globs), C(framework), C(bin_dir), C(jobs_dir), C(output_dir), C(address), C(port)."""
+    """Answer a request: C(globs), C(paths), C(framework), C(bin_dir), C(jobs_dir), C(output_dir), C(address), C(port)."""
     program = find_program(str(request["framework"]), request.get("bin_dir"), os.environ.get("PATH", os.defpath))
     python = interpreter(program) if program else None
     return {
@@ -41,6 +41,7 @@ def probe(request: Mapping[str, Any]) -> dict[str, Any]:
         "cores": cores(),
         "gpus": visible_gpus(),
         "files": {pattern: sorted(glob.glob(pattern, recursive=True)) for pattern in request.get("globs", ())},
+        "missing": [path for path in request.get("paths", ()) if not os.path.exists(path)],
         "jobs_dir": folder_state(str(request["jobs_dir"])),
         "jobs_dir_inode": inode(str(request["jobs_dir"])),
         "checkpoints": checkpoints(str(request["output_dir"])) if request.get("output_dir") else [],

@@ -278,6 +278,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.trainyard.swift.plugins.module_utils import _control
 from ansible_collections.trainyard.swift.plugins.module_utils._errors import SwiftError
 from ansible_collections.trainyard.swift.plugins.module_utils._job import JobSpec
+from ansible_collections.trainyard.swift.plugins.module_utils._jobs_dir import denied
 from ansible_collections.trainyard.swift.plugins.module_utils._runtime import DockerRuntime, HostRuntime, Runtime
 
 _SPEC_OPTIONS = (
@@ -363,6 +364,9 @@ def main() -> None:
         result = run(module)
     except SwiftError as exc:
         module.fail_json(msg=str(exc), problems=exc.problems, **exc.details)
+    except PermissionError as exc:
+        problem = denied(exc)
+        module.fail_json(msg=problem, problems=[problem])
     for warning in result.pop("warnings"):
         module.warn(warning)
     diff = result.pop("diff", None)

@@ -196,6 +196,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.trainyard.swift.plugins.module_utils import _report
+from ansible_collections.trainyard.swift.plugins.module_utils._jobs_dir import denied
 
 
 def argument_spec() -> dict[str, Any]:
@@ -216,7 +217,11 @@ def main() -> None:
         required_if=[("wait_for", "confirmed", ["name"]), ("wait_for", "ended", ["name"])],
         supports_check_mode=True,
     )
-    module.exit_json(jobs=_report.jobs(module.params["jobs_dir"], module.params["name"], module.params["lines"]))
+    try:
+        jobs = _report.jobs(module.params["jobs_dir"], module.params["name"], module.params["lines"])
+    except PermissionError as exc:
+        module.fail_json(msg=denied(exc))
+    module.exit_json(jobs=jobs)
 
 
 if __name__ == "__main__":

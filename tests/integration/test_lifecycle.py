@@ -245,7 +245,9 @@ def test_output_of_each_attempt_is_kept(node: Node) -> None:
 def test_asking_does_not_disturb(node: Node) -> None:
     node.start(seconds=300)
     status = node.status()
-    threads = [threading.Thread(target=lambda: [node.rank().lock_held() for _ in range(50)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [node.rank().lock_held() for _number in range(50)]) for _number in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

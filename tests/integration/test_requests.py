@@ -237,6 +237,24 @@ def test_resume_is_no_other_specification(node: Node) -> None:
     assert resumed["differences"] == []
 
 
+def test_a_checkpoint_that_is_not_there(node: Node) -> None:
+    assert (
+        "The checkpoint '/nowhere/checkpoint-5' is not there"
+        in node.refusal({"resume_from": "/nowhere/checkpoint-5"})["msg"]
+    )
+
+
+def test_what_may_not_be_read_is_not_absent(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(_jobs_dir, "_names", refused)
+    with pytest.raises(ModuleFailed, match="set become to true"):
+        run_module("swift_job_info", {"jobs_dir": str(node.jobs_dir)})
+    with pytest.raises(ModuleFailed, match="set become to true"):
+        node.stop()
+
+
 def test_the_node_was_restarted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(seconds=300)
     os.kill(node.status()["pid"], signal.SIGKILL)
