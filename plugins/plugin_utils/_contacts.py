@@ -85,8 +85,9 @@ def _told(result: Mapping[str, Any]) -> str:
 
 
 def _shown(result: Mapping[str, Any]) -> str:
-    """Ansible's own message on one line, short enough to be read."""
-    text = " ".join(str(result.get("msg") or result.get("module_stderr") or "no message").split())
+    """Ansible's own message and the node's, on one line that is short enough to be read."""
+    texts = (str(result.get(key) or "") for key in ("msg", "module_stderr"))
+    text = "; ".join(" ".join(text.split()).rstrip(".") for text in texts if text.strip()) or "no message"
     text = re.sub(r"^Task failed: (Module failed: |Action failed: )?", "", text)
     return text if len(text) <= 400 else f"{text[:400]} ..."
 

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.trainyard.swift.plugins.plugin_utils import _contacts
 from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import Misuse
 
-# What Ansible 2.19 put into msg, as captured; those marked (shortened) lost only their middle.
+# What Ansible 2.19 put into msg, as captured.
 MESSAGES = [
     (
         "Task failed: Failed to connect to the host via ssh: ssh: connect to host 127.0.0.9 port 22: "
@@ -33,6 +33,13 @@ MESSAGES = [
     ),
     ("Task failed: Missing sudo password", "sudo asks for a password", "--ask-become-pass"),
     ("Task failed: Incorrect sudo password", "sudo did not accept the password", "ansible_become_password"),
+    (
+        'Task failed: Data could not be sent to remote host "10.77.0.11". Make sure this host can be reached over ssh: '
+        "nobody2@10.77.0.11: Permission denied (publickey,password).",
+        "ssh did not accept our user or key",
+        "ansible_ssh_private_key_file",
+    ),
+    ("The module interpreter '/usr/bin/python3.99' was not found.", "Python was not found on it", "python3 (3.9"),
     ("Host key verification failed.", "ssh host key", "accept its key"),
     (
         "/bin/sh: 1: /usr/bin/python3.99: not found",
@@ -51,6 +58,19 @@ def test_cause_and_remedy(message: str, cause: str, remedy: str) -> None:
     assert cause in problem
     assert remedy in problem
     assert message.removeprefix("Task failed: ")[:40] in problem
+
+
+def test_what_the_node_said_counts_too() -> None:
+    """As captured: the message of a module that was never started is of no help."""
+    result = {
+        "msg": "Module result deserialization failed: No start of json char found",
+        "module_stderr": "secure is not in the sudoers file.\n",
+        "module_stdout": "",
+        "rc": 1,
+    }
+    (problem,) = _contacts.contact_problems({"node1": result}, "ansible_facts")
+    assert problem.startswith("node1: its ssh user may not use sudo (Module result deserialization failed: ")
+    assert "; secure is not in the sudoers file). Give that user sudo rights" in problem
 
 
 def test_good_and_skipped_answers_are_no_problem() -> None:
