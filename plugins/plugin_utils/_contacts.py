@@ -40,7 +40,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "Raise `timeout` in ansible.cfg, or give the ssh user NOPASSWD in sudoers.",
     ),
     (
-        r"python[0-9.]*:? (command )?not found|no python interpreters? found|interpreter was not found|"
+        r"python[0-9.]*:? (command )?not found|no python interpreters? found|interpreter .{0,200}was not found|"
         r"python[0-9.]*: no such file|failed to discover a python|python interpreter .* not found",
         "Python was not found on it",
         "Install python3 (3.9 or newer) on the node, or set ansible_python_interpreter to where it is.",

@@ -57,7 +57,7 @@ def test_cause_and_remedy(message: str, cause: str, remedy: str) -> None:
     assert problem.startswith("node1: ")
     assert cause in problem
     assert remedy in problem
-    assert message.removeprefix("Task failed: ")[:40] in problem
+    assert message.removeprefix("Task failed: ")[:40].rstrip(".") in problem
 
 
 def test_what_the_node_said_counts_too() -> None:
