@@ -72,9 +72,10 @@ def plan(
 ) -> dict[str, Any]:
     """action: none, start, create or recreate; the differences behind it; and what forbids any of them."""
     result = _decide(container, wanted, name, image_id)
-    if recreate and result["action"] in ("none", "start"):
-        result["action"] = "recreate"
-    return {**result, "summary": summary(result["differences"]) or "as asked"}
+    reason = summary(result["differences"])
+    if recreate and result["action"] in ("none", "start") and not result["problems"]:
+        return {**result, "action": "recreate", "summary": "modelscope_container_recreate asks for it"}
+    return {**result, "summary": reason or "as asked"}
 
 
 def summary(found: list[dict[str, Any]]) -> str:
