@@ -93,13 +93,14 @@ def _ended(
 
 
 def _unconfirmed(views: Sequence[NodeView], patience: int) -> list[str]:
-    missing = [view for view in views if not view.job.get("confirmed")]
-    return [
-        f"{view.name}: not seen training after {patience} s"
-        + (f", it waits for: {view.job['waiting_for']}" if view.job.get("waiting_for") else "")
-        + "."
-        for view in missing
-    ]
+    return [_missing(view, patience) for view in views if not view.job.get("confirmed")]
+
+
+def _missing(view: NodeView, patience: int) -> str:
+    if view.state == "finished":
+        return f"{view.name}: the trainer has ended without having been seen training with all processes of the job."
+    waits = f", it waits for: {view.job['waiting_for']}" if view.job.get("waiting_for") else ""
+    return f"{view.name}: not seen training after {patience} s{waits}."
 
 
 def _late(views: Sequence[NodeView], until: str, started: bool, patience: int) -> dict[str, Any] | None:

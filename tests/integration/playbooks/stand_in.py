@@ -20,9 +20,8 @@ def setting(name: str, default: str) -> str:
 def main() -> int:
     """Log like the trainer, wait, and end as told."""
     size = int(os.environ["NNODES"]) * int(os.environ["NPROC_PER_NODE"])
-    print(
-        f"[INFO:swift] rank: {os.environ['NODE_RANK']}, local_rank: 0, world_size: {size}", file=sys.stderr, flush=True
-    )
+    layout = f"rank: {os.environ['NODE_RANK']}, local_rank: 0, world_size: {size}, local_world_size: 1"
+    print(f"[INFO:swift] {layout}", file=sys.stderr, flush=True)
     print("arguments:", *sys.argv[1:], flush=True)
     time.sleep(float(setting("DELAY", "0")))
     if os.environ["NODE_RANK"] == "0":

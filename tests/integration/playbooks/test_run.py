@@ -206,10 +206,13 @@ def test_failing_trainer_is_told_in_its_own_words(nodes: Nodes) -> None:
 
 
 def test_node_that_does_not_start_takes_the_others_back(nodes: Nodes) -> None:
-    nodes.describe(node2={"train_start_timeout": 0}, train_environment=environment(nodes, **LONG))
+    bin_dir = nodes.variables["train_bin_dir"]
+    lost = {"train_bin_dir": f"{{{{ '/nowhere' if __train_accepted is defined else '{bin_dir}' }}}}"}
+    nodes.describe(node2=lost, train_environment=environment(nodes, **LONG))
     failed = nodes.play("train")
     assert failed.code != 0
     assert "node2: " in failed.flat
+    assert "/nowhere" in failed.said
     assert "The job was stopped again on all other nodes" in failed.flat
     assert nodes.processes() == []
 

@@ -125,3 +125,9 @@ def test_first_failure(states: dict[str, tuple[str, str | None, str | None]], fi
     ]
     found = _verdict.first_failure(views)
     assert (found.name if found else None) == first
+
+
+def test_end_without_having_trained_together_is_no_success() -> None:
+    found = judge(job(0, "finished", confirmed=False), job(1, "finished", confirmed=False), "confirmed")
+    assert not found["good"]
+    assert found["lines"][0].startswith("node1: the trainer has ended without having been seen training")
