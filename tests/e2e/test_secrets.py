@@ -61,7 +61,7 @@ def test_a_secret_is_nowhere_but_where_it_belongs(play: Any, nodes: dict[str, No
             assert SECRET not in node.run("docker inspect trainyard; docker logs trainyard 2>&1")
             assert SECRET not in node.run("journalctl --no-pager -n 5000 2>/dev/null; true")
             # The trainer, on the other hand, has it.
-            worker = node.run("pgrep -f swift/cli/pt.py | tail -1").strip()
+            worker = node.run("pgrep -f [s]wift/cli/pt.py | tail -1").strip()
             assert SECRET in node.run(f"tr '\\0' '\\n' < /proc/{worker}/environ | grep ^WANDB_API_KEY=")
     finally:
         assert play("stop.yml", train_job="e2e-secret").rc == 0

@@ -42,11 +42,11 @@ def status(node: Node, job: str, rank: int) -> dict[str, Any]:
 
 def supervisor(node: Node, job: str, rank: int) -> int:
     """The supervisor's pid as the node itself sees it."""
-    return int(node.run(f"pgrep -f 'supervisor.py.*{job}/rank-{rank}$' | head -1").split()[0])
+    return int(node.run(f"pgrep -f '[s]upervisor.py.*{job}/rank-{rank}$' | head -1").split()[0])
 
 
 def trainer_pids(node: Node) -> list[int]:
-    return [int(pid) for pid in node.run("pgrep -f torch.distributed.run; pgrep -f swift/cli/pt.py; true").split()]
+    return [int(pid) for pid in node.run("pgrep -f [t]orch.distributed.run; pgrep -f [s]wift/cli/pt.py; true").split()]
 
 
 def state_file(node: Node, job: str, rank: int) -> str:
@@ -62,8 +62,8 @@ def clean_nodes(nodes: dict[str, Node]) -> None:
     """Every run of these tests starts with nodes that know no job of theirs."""
     for node in nodes.values():
         node.run(
-            "for p in $(pgrep -f 'supervisor.py.*/e2e-'); do kill $p; done; "
-            "while pgrep -f 'supervisor.py.*/e2e-' >/dev/null; do sleep 0.2; done; "
+            "for p in $(pgrep -f '[s]upervisor.py.*/e2e-'); do kill $p; done; "
+            "while pgrep -f '[s]upervisor.py.*/e2e-' >/dev/null; do sleep 0.2; done; "
             f"rm -rf {JOBS}/e2e-* /data/train_output/e2e-*"
         )
 
@@ -139,6 +139,7 @@ def test_the_job_outlives_ansible_and_ssh(nodes: dict[str, Node], eventually: An
     ansible = subprocess.Popen(
         [str(Path(sys.executable).parent / "ansible-playbook"), "train.yml", "-i", "inventory", "-e", f"@{extra}"],
         cwd=ROOT,
+        env={**os.environ, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(tmp_path / "cp")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -153,9 +154,10 @@ def test_the_job_outlives_ansible_and_ssh(nodes: dict[str, Node], eventually: An
     finally:
         os.killpg(ansible.pid, signal.SIGKILL)
         ansible.wait()
-    # The multiplexed ssh connections are sessions of their own: end those to our nodes, too.
-    for node in nodes.values():
-        subprocess.run(["pkill", "-9", "-f", f"ssh: .*\\[mux\\]|ssh .*{node.address}"], check=False)
+    # The multiplexed ssh connections are processes of their own, named after the folder of their sockets.
+    masters = subprocess.run(["pgrep", "-f", f"{tmp_path}/cp/"], capture_output=True, text=True, check=False).stdout
+    for pid in masters.split():
+        os.kill(int(pid), signal.SIGKILL)
     log = f"{JOBS}/e2e-long/rank-0/output.log"
     eventually(lambda: "'global_step/max_steps'" in nodes["node1"].run(f"cat {log}"), 120, "steps are logged")
     for rank, node in enumerate(nodes.values()):
@@ -232,14 +234,14 @@ def test_replace_stops_and_starts(play: Any, nodes: dict[str, Node]) -> None:
     assert run.rc == 0
     for rank, node in enumerate(nodes.values()):
         assert status(node, "e2e-long", rank)["attempt"] == 2
-        assert len(node.run(f"pgrep -f 'supervisor.py.*e2e-long/rank-{rank}$'").split()) == 2  # supervisor and guard
+        assert len(node.run(f"pgrep -f '[s]upervisor.py.*e2e-long/rank-{rank}$'").split()) == 2  # supervisor and guard
 
 
 def test_killed_training_processes_are_a_failure_with_the_signal(
     play: Any, nodes: dict[str, Node], eventually: Any
 ) -> None:
     node = nodes["node2"]
-    node.run("pkill -9 -f 'swift/cli/pt.py|torch.distributed.run|/swift pt'")
+    node.run("pkill -9 -f '[s]wift/cli/pt.py|[t]orch.distributed.run|[/]swift pt'")
     eventually(lambda: status(node, "e2e-long", 1)["state"] == "failed", 15, "node2 says failed")
     run: Run = play("status.yml", train_job="e2e-long")
     assert run.rc != 0
