@@ -101,9 +101,10 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     made.variables["train_environment"] = {"STAND_IN_HOME": str(tmp_path)}
     made.describe()
     yield made
-    made.describe()
-    assert made.play("stop").code == 0
-    assert made.processes() == []
+    if made.processes():
+        made.describe()
+        assert made.play("stop").code == 0
+        assert made.processes() == []
 
 
 def environment(nodes: Nodes, **more: Any) -> dict[str, Any]:
