@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -140,17 +141,22 @@ def _start(
     }
     if decision.action != "start":
         return {**result, **_NO_PLAN, **(seen.spec.get("plan") or {})}
-    plan = make_plan(request, rank, make_runtime, check_port=not decision.stop_first)
-    result.update(plan.result(), changed=True, attempt=seen.attempt + 1, warnings=plan.warnings)
-    result["diff"] = _start_diff(seen, changes, result)
-    if not request.check_mode:
-        if decision.stop_first or seen.state == "lost":
-            _end_rank(rank, request.stop_timeout, "replaced by another specification")
-        if decision.stop_first:
-            _refuse(_port_problems(spec, _here(spec), rank))
-        runtime = make_runtime(spec)
-        result["state"] = _launch(request, rank, seen, plan, runtime)
+    with contextlib.closing(make_runtime(spec)) as runtime:
+        plan = make_plan(request, rank, runtime, check_port=not decision.stop_first)
+        result.update(plan.result(), changed=True, attempt=seen.attempt + 1, warnings=plan.warnings)
+        result["diff"] = _start_diff(seen, changes, result)
+        if not request.check_mode:
+            _make_room(request, rank, seen, decision)
+            result["state"] = _launch(request, rank, seen, plan, runtime)
     return result
+
+
+def _make_room(request: StartRequest, rank: RankDir, seen: Observation, decision: _states.Decision) -> None:
+    """End what this start takes the place of: a job that is replaced, or the orphans of a lost one."""
+    if decision.stop_first or seen.state == "lost":
+        _end_rank(rank, request.stop_timeout, "ended for the next attempt")
+    if decision.stop_first:
+        _refuse(_port_problems(request.spec, _here(request.spec), rank))
 
 
 def _common(rank: RankDir, seen: Observation, spec: _job.JobSpec) -> dict[str, Any]:
@@ -179,15 +185,9 @@ def _start_diff(seen: Observation, changes: Sequence[Mapping[str, Any]], result:
     return {"before": before, "after": after}
 
 
-def make_plan(
-    request: StartRequest,
-    rank: RankDir,
-    make_runtime: Callable[[_job.JobSpec], _runtime.Runtime],
-    check_port: bool,
-) -> Plan:
+def make_plan(request: StartRequest, rank: RankDir, runtime: _runtime.Runtime, check_port: bool) -> Plan:
     """Look at the node and work out what would be started; all problems of the node at once."""
     spec = request.spec
-    runtime = make_runtime(spec)
     patterns = _arguments.globs(spec.arguments)
     seen = runtime.probe(_probe_request(request, patterns, check_port))
     arguments = {**spec.arguments, **resume_arguments(spec.framework, request.resume_from, seen["version"])}

@@ -59,6 +59,9 @@ class Runtime(Protocol):
     def launch(self, directory: str, marker: Mapping[str, str]) -> None:
         """Start the supervisor in DIRECTORY, detached from everything that started it."""
 
+    def close(self) -> None:
+        """Let go of connections."""
+
 
 def source(name: str) -> str:
     """The source text of a private file of this collection, which travels with the module."""
@@ -91,6 +94,9 @@ class HostRuntime:
         if os.path.isdir(_SYSTEMD) and os.geteuid() == 0 and self._launch_unit(directory, marker):
             return
         self._launch_detached(directory, marker)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
     def _launch_unit(self, directory: str, marker: Mapping[str, str]) -> bool:
         program = shutil.which("systemd-run")
@@ -160,8 +166,16 @@ class DockerRuntime:
     def __init__(self, name: str) -> None:
         self._name = name
         self._client = docker_client()
-        self._container = self._find()
+        try:
+            self._container = self._find()
+        except SwiftError:
+            self.close()
+            raise
         self.image: str | None = self._image()
+
+    def close(self) -> None:
+        """Let go of the connection to Docker."""
+        self._client.close()
 
     def _find(self) -> Any:
         try:

@@ -22,11 +22,7 @@ import pytest
 from ansible_collections.trainyard.swift.plugins.module_utils import _procfs, _runtime
 from harness import ModuleFailed, Node, wait_until
 
-pytestmark = [
-    pytest.mark.docker,
-    # Docker's library leaves sockets to the garbage collector; in a module the process ends, here it goes on.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.docker
 
 _IMAGES = ("trainyard-node:bookworm", "python:3.11-slim")
 

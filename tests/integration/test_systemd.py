@@ -19,10 +19,7 @@ import docker
 import pytest
 from harness import wait_until
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.docker
 
 _ROOT = Path(__file__).parents[2]
 _IMAGE = "trainyard-node:bookworm"
