@@ -183,6 +183,18 @@ def test_finished_job(nodes: Nodes) -> None:
     assert report["failures"] == []
 
 
+def test_job_that_finished_on_one_node_alone(nodes: Nodes) -> None:
+    """As a whole it has failed: the next attempt is due on both."""
+    assert nodes.play("train", train_wait=True).code == 0
+    path = nodes.folder / "node2" / "demo" / "rank-1" / "status.json"
+    path.write_text(json.dumps({**nodes.status(1), "state": "failed", "returncode": 1}))
+
+    again = nodes.play("train", train_wait=True)
+    assert again.code == 0, again.output
+    assert nodes.status(0)["attempt"] == nodes.status(1)["attempt"] == 2
+    assert "Job demo: finished on 2 nodes" in again.output
+
+
 def test_failing_trainer_is_told_in_its_own_words(nodes: Nodes) -> None:
     own = {"train_environment": environment(nodes, STAND_IN_EXIT=1)}
     nodes.describe(node2=own, train_environment=environment(nodes, **LONG))
