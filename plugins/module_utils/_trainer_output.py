@@ -86,7 +86,7 @@ class _Reader:
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self.batch: dict[str, int] = {}
-        self.bar: tuple[int, int] | None = None
+        self.progress_bar: tuple[int, int] | None = None
         self.exceptions: list[str] = []
         self.exit_code: int | None = None
         self.local_rank: str | None = None
@@ -126,8 +126,8 @@ class _Reader:
         facts = dict(self.facts)
         if len(self.batch) == 2 and "world_size" in facts:
             facts.setdefault("global_batch", math.prod(self.batch.values()) * facts["world_size"])
-        if self.bar is not None and self.bar[0] > (facts.get("step") or -1):
-            facts["step"], facts["steps"] = self.bar
+        if self.progress_bar is not None and self.progress_bar[0] > (facts.get("step") or -1):
+            facts["step"], facts["steps"] = self.progress_bar
         if facts.get("ended") and self.exit_code is None:
             return TrainerOutput(**facts)
         return TrainerOutput(**facts, error=self._error(), signal=self._signal())
@@ -136,7 +136,7 @@ class _Reader:
         self.facts[key] = value
 
     def _read_bar(self, match: re.Match[str]) -> None:
-        self.bar = (int(match.group(1)), int(match.group(2)))
+        self.progress_bar = (int(match.group(1)), int(match.group(2)))
 
     def _read_metrics(self, match: re.Match[str]) -> None:
         values = {m.group(1): m.group(2) or m.group(3) or m.group(4) or "" for m in _PAIR.finditer(match.group(0))}
