@@ -2,8 +2,10 @@
 # Builds the collection, installs it into a scratch directory and runs ansible-test sanity and ansible-doc on what was
 # installed: ansible-test needs a real .../ansible_collections/trainyard/swift path, which the committed link is not.
 set -euo pipefail
-top=$(cd "$(dirname "$0")/.." && pwd)
-venv=${1:-$top/.venv}
+. "$(dirname "$0")/lib.sh"
+top=$root_dir
+venv=$(realpath "${1:-$top/.venv}")
+command -v shellcheck >/dev/null || apt_install shellcheck
 export PATH="$venv/bin:$PATH"
 python=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 scratch=$(mktemp -d)

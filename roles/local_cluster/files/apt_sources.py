@@ -24,7 +24,7 @@ def one_line_entry(line: str) -> list[str]:
         return []
     lines = ["Types: deb", f"URIs: {found['uri']}", f"Suites: {found['suite']}", f"Components: {found['components']}"]
     for option in (found["options"] or "").strip(" []").split():
-        name, _, value = option.partition("=")
+        name, _sign, value = option.partition("=")
         if name.lower() in OPTIONS:
             lines.append(f"{OPTIONS[name.lower()]}: {value.replace(',', ' ')}")
     return lines

@@ -45,9 +45,9 @@ def rows(count: int) -> list[str]:
     return [
         " ".join(
             f"{dice.choice(SUBJECTS)} {dice.choice(VERBS)} {dice.choice(OBJECTS)} {dice.randrange(100)} times."
-            for _ in range(dice.randint(3, 9))
+            for _number in range(dice.randint(3, 9))
         )
-        for _ in range(count)
+        for _number in range(count)
     ]
 
 

@@ -99,7 +99,7 @@ def test_the_last_look_may_fail(clock: Clock) -> None:
 
 
 def test_time_runs_out(clock: Clock) -> None:
-    looks = [_job(waiting_for="the first logged step") for _ in range(10)]
+    looks = [_job(waiting_for="the first logged step") for _number in range(10)]
     result = Scripted(looks, [], wait_timeout="7")._wait("confirmed", VARIABLES)
     assert result["wait_reason"] == "not confirmed after 7 s, waiting for: node1: the first logged step"
     assert result["elapsed"] == 7.0
