@@ -6,6 +6,8 @@ export ANSIBLE_FORCE_COLOR ?= $(if $(CI),false,true)
 VENV := .venv
 BIN := $(VENV)/bin
 NODES ?= 2
+# inventory/ describes two nodes; the role writes the inventory of any other number.
+INVENTORY := $(if $(filter 2,$(NODES)),inventory,.cache/local_cluster/inventory)
 
 .PHONY: help setup dev docker cluster train test lint unit sanity integration molecule e2e newest clean
 
@@ -25,7 +27,7 @@ cluster: setup docker ## Bring up the local cluster of NODES nodes (about 10 min
 	$(BIN)/ansible-playbook local_cluster.yml -e local_cluster_nodes=$(NODES)
 
 train: cluster ## Train a small model on the local cluster, from nothing to the last step
-	$(BIN)/ansible-playbook train.yml -i inventory -e train_wait=true
+	$(BIN)/ansible-playbook train.yml -i $(INVENTORY) -e train_wait=true
 
 test: lint unit sanity integration newest molecule e2e ## All of it, as CI runs it
 
@@ -64,6 +66,7 @@ e2e: dev docker ## Real training on the local cluster, and what happens when thi
 	$(BIN)/pytest tests/e2e -x --durations=20
 
 clean: ## Remove every trace of the local cluster, caches and environments
+	@scripts/docker.sh resume
 	@[ ! -x $(BIN)/ansible-playbook ] || $(BIN)/ansible-playbook local_cluster.yml -e local_cluster_state=absent
 	@scripts/docker.sh stop
-	rm -rf .cache .runner .ansible $(VENV) .venv-* logs reports .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis *.tar.gz
+	rm -rf .cache .runner .ansible $(VENV) .venv-* logs reports collections/ansible_collections/community .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis *.tar.gz
