@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import (
     a_mapping,
     a_rank_map,
     enumerate_names,
-    integer,
     list_or_empty,
     mapping_or_empty,
     names_in_order,
@@ -38,16 +36,18 @@ def plan_problems(results: Any, rank_map: Any) -> list[str]:
 
 
 def picked_checkpoint(results: Any, rank_map: Any) -> str | None:
-    """Path of the newest checkpoint that is complete on rank 0 and present on every node, or nothing."""
+    """Path of the newest checkpoint that is complete on rank 0 and present on every node, or nothing.
+
+    The newest is the last of the newest run: an older run into the same folder may have come further.
+    """
     by_name = a_mapping(results, "The results")
     names = names_in_order(a_rank_map(rank_map))
     lists = [_checkpoints(mapping_or_empty(by_name.get(name))) for name in names]
     if not lists:
         return None
     everywhere = set(lists[0]).intersection(*(set(paths) for paths in lists[1:]))
-    usable = [entry for path, entry in lists[0].items() if path in everywhere and entry.get("complete")]
-    best = max(usable, key=lambda entry: (integer(entry.get("step")) or 0, _natural(str(entry["path"]))), default=None)
-    return None if best is None else str(best["path"])
+    usable = [path for path, entry in lists[0].items() if path in everywhere and entry.get("complete")]
+    return usable[-1] if usable else None
 
 
 class _Own:
@@ -205,8 +205,3 @@ def _capital(text: str) -> str:
 def _checkpoints(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     entries: Sequence[Any] = list_or_empty(plan.get("checkpoints"))
     return {str(entry["path"]): entry for entry in entries if isinstance(entry, Mapping) and entry.get("path")}
-
-
-def _natural(path: str) -> list[tuple[int, str]]:
-    """Sort key by which v10 comes after v9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]

@@ -148,6 +148,9 @@ def checkpoint(step: int, complete: bool = True, version: int = 0) -> dict[str, 
         ([checkpoint(5), checkpoint(10, complete=False)], [checkpoint(5), checkpoint(10)], "/o/v0-x/checkpoint-5"),
         ([checkpoint(5)], [checkpoint(5, complete=False)], "/o/v0-x/checkpoint-5"),
         ([checkpoint(5, version=9), checkpoint(5, version=10)],) * 2 + ("/o/v10-x/checkpoint-5",),
+        # A run started anew into the same folder counts, though the one before it came further.
+        ([checkpoint(900, version=0), checkpoint(5, version=1)],) * 2 + ("/o/v1-x/checkpoint-5",),
+        ([checkpoint(900, version=0), checkpoint(5, False, version=1)],) * 2 + ("/o/v0-x/checkpoint-900",),
         (["odd", {"step": 3}], [], None),
     ],
 )
