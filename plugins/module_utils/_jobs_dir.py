@@ -107,6 +107,13 @@ class RankDir:
         if self.read("id.json") is None:
             self.write("id.json", {"id": uuid.uuid4().hex})
 
+    def begun(self) -> int:
+        """When the newest attempt was written down, in nanoseconds; 0 if there is none that can be read."""
+        for name in ("spec.json", "status.json"):
+            with contextlib.suppress(OSError):
+                return os.stat(self.file(name)).st_mtime_ns
+        return 0
+
     def keep_output(self, attempt: int) -> None:
         """Move the output of an earlier attempt out of the way."""
         with contextlib.suppress(FileNotFoundError):

@@ -20,7 +20,9 @@ _LAST_WORDS = 20
 
 def jobs(jobs_dir: str, name: str | None, lines: int) -> list[dict[str, Any]]:
     """All jobs of this node, or one; a job that is not there is told as absent."""
-    found = [describe(rank, lines) for rank in JobsDir(jobs_dir).ranks(name)]
+    # A node has one rank of a job. Another one is left from before the inventory was changed.
+    newest = {rank.job: rank for rank in sorted(JobsDir(jobs_dir).ranks(name), key=lambda rank: rank.begun())}
+    found = [describe(newest[job], lines) for job in sorted(newest)]
     return found if found or name is None else [absent(name)]
 
 
@@ -31,12 +33,15 @@ def describe(rank: RankDir, lines: int) -> dict[str, Any]:
     framework = str(spec.get("framework") or "swift")
     output = _trainer_output.parse(rank.text("output.log", _HEAD, _TAIL), framework)
     nnodes = int(spec.get("nnodes") or 1)
-    logs_here = rank.node_rank == _job.logging_rank(framework, nnodes)
-    expected = _expected(seen, nnodes)
+    command = str(spec.get("command") or "")
+    # An export has no steps, and that of swift is one process, whatever the environment says.
+    logs_here = command != "export" and rank.node_rank == _job.logging_rank(framework, nnodes)
+    expected = 1 if (framework, command) == ("swift", "export") else _expected(seen, nnodes)
     bad = seen.state in ("failed", "lost")
     progress = (logs_here, output.step)
     return {
-        **_identity(rank, seen, spec),
+        **_identity(rank, seen),
+        "command": command,
         "framework": framework,
         "nnodes": nnodes,
         "world_size": output.world_size,
@@ -52,7 +57,7 @@ def describe(rank: RankDir, lines: int) -> dict[str, Any]:
     }
 
 
-def _identity(rank: RankDir, seen: Observation, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(rank: RankDir, seen: Observation) -> dict[str, Any]:
     return {
         "name": rank.job,
         "node_rank": rank.node_rank,
@@ -63,7 +68,6 @@ def _identity(rank: RankDir, seen: Observation, spec: Mapping[str, Any]) -> dict
         "digest": seen.digest,
         "started_at": seen.status.get("started_at"),
         "ended_at": seen.status.get("ended_at"),
-        "command": str(spec.get("command") or ""),
         "argv": list(seen.spec.get("argv") or []),
         "path": rank.path,
     }

@@ -79,7 +79,9 @@ elapsed:
   returned: when O(wait_for) is not V(none)
   type: float
 jobs:
-  description: The jobs, by name and rank. A job asked for by name that is not there is told with the state V(absent).
+  description:
+    - The jobs, by name. A job asked for by name that is not there is told with the state V(absent).
+    - Where the node had another rank of a job before, the attempt that was started last is told.
   returned: success
   type: list
   elements: dict
@@ -98,7 +100,8 @@ jobs:
       type: str
       returned: success
     confirmed:
-      description: Whether the trainer has reported the right world size and, where steps are logged, a step.
+      description:
+        - Whether the trainer has reported the right world size and, where steps are logged, a step. An export has no steps.
       type: bool
       returned: success
     digest:
@@ -114,7 +117,7 @@ jobs:
       type: str
       returned: success
     expected_world_size:
-      description: Number of processes on all nodes that the specification gives.
+      description: Number of processes on all nodes that the specification gives. C(swift export) is always one process.
       type: int
       returned: success
     framework:
@@ -122,7 +125,7 @@ jobs:
       type: str
       returned: success
     logs_here:
-      description: Whether this is the node whose output has the steps.
+      description: Whether this is the node whose output has the steps. No node has for an export.
       type: bool
       returned: success
     name:

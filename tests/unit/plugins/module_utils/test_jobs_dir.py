@@ -116,6 +116,35 @@ def test_absent_and_present_jobs_are_described_alike(rank: RankDir) -> None:
     assert _report.absent("demo")["progress"] == _trainer_output.TrainerOutput().as_dict()
 
 
+@pytest.mark.parametrize(
+    ("framework", "world_size", "confirmed"),
+    [("swift", 1, True), ("swift", 8, False), ("megatron", 8, True), ("megatron", 1, False)],
+)
+def test_an_export_is_confirmed_without_steps(rank: RankDir, framework: str, world_size: int, confirmed: bool) -> None:
+    spec = {"framework": framework, "command": "export", "nnodes": 1}
+    rank.write("spec.json", {"attempt": 1, "spec": spec, "plan": {"nproc_per_node": 8}})
+    rank.write("status.json", {"attempt": 1, "state": "finished"})
+    line = f"[INFO:swift] rank: 0, local_rank: 0, world_size: {world_size}, local_world_size: 1\n"
+    Path(rank.file("output.log")).write_text(line, encoding="utf-8")
+    job = _report.describe(rank, 0)
+    assert (job["command"], job["logs_here"], job["confirmed"]) == ("export", False, confirmed)
+
+
+def test_a_rank_from_before_the_inventory_was_changed_is_not_told(tmp_path: Path) -> None:
+    for number, (node_rank, state) in enumerate([(0, "failed"), (2, "finished"), (1, "stopped")]):
+        rank = RankDir(str(tmp_path), "demo", node_rank)
+        rank.create()
+        rank.write("status.json", {"attempt": 1, "state": state})
+        rank.write("spec.json", {"attempt": 1})
+        os.utime(rank.file("spec.json"), (number, number))
+    RankDir(str(tmp_path), "another", 3).create()
+    told = [(job["name"], job["node_rank"], job["state"]) for job in _report.jobs(str(tmp_path), None, 0)]
+    assert told == [("another", 3, "lost"), ("demo", 1, "stopped")]
+    RankDir(str(tmp_path), "demo", 2).remove("spec.json")
+    (job,) = _report.jobs(str(tmp_path), "demo", 0)
+    assert job["node_rank"] == 2, "an attempt that is just being written down is the newest"
+
+
 def test_the_signal_of_a_worker_counts_when_the_trainer_itself_was_not_killed() -> None:
     assert _report._signal(Observation("failed", "", {"signal": None}, {}), 9) == 9
     assert _report._signal(Observation("failed", "", {"signal": 15}, {}), 9) == 15
