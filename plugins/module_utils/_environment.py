@@ -41,6 +41,7 @@ DROPPED: tuple[str, ...] = (
 KNOWN: tuple[str, ...] = (
     *RANK_FACTS,
     "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_HOME",
     "CUDA_LAUNCH_BLOCKING",
@@ -80,6 +81,7 @@ KNOWN: tuple[str, ...] = (
     "NCCL_CROSS_NIC",
     "NCCL_CUMEM_ENABLE",
     "NCCL_CUMEM_HOST_ENABLE",
+    "NCCL_CUMEM_MC_ENABLE",
     "NCCL_DEBUG",
     "NCCL_DEBUG_FILE",
     "NCCL_DEBUG_SUBSYS",
@@ -107,8 +109,10 @@ KNOWN: tuple[str, ...] = (
     "NCCL_LAUNCH_MODE",
     "NCCL_MAX_CTAS",
     "NCCL_MAX_NCHANNELS",
+    "NCCL_MAX_P2P_NCHANNELS",
     "NCCL_MIN_CTAS",
     "NCCL_MIN_NCHANNELS",
+    "NCCL_MIN_P2P_NCHANNELS",
     "NCCL_MNNVL_ENABLE",
     "NCCL_NET",
     "NCCL_NET_GDR_LEVEL",
@@ -126,6 +130,7 @@ KNOWN: tuple[str, ...] = (
     "NCCL_P2P_DISABLE",
     "NCCL_P2P_LEVEL",
     "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_P2P_NVL_CHUNKSIZE",
     "NCCL_PROTO",
     "NCCL_PXN_DISABLE",
     "NCCL_RAS_ENABLE",
@@ -144,7 +149,9 @@ KNOWN: tuple[str, ...] = (
     "NVTE_DEBUG",
     "NVTE_DEBUG_LEVEL",
     "NVTE_FLASH_ATTN",
+    "NVTE_FLASH_ATTN_V3",
     "NVTE_FUSED_ATTN",
+    "NVTE_FUSED_ATTN_CK",
     "NVTE_UNFUSED_ATTN",
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -157,6 +164,7 @@ KNOWN: tuple[str, ...] = (
     "PYTHONUNBUFFERED",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
     "SWANLAB_API_KEY",
     "SWIFT_SINGLE_DEVICE_MODE",
     "TOKENIZERS_PARALLELISM",
@@ -199,9 +207,13 @@ class Environment:
 
 
 def process_count(spec: JobSpec, visible_gpus: Sequence[int]) -> int:
-    """Training processes on this node: as asked for, else one for each GPU, else one."""
-    gpus = spec.gpus if spec.gpus is not None else visible_gpus
-    return spec.nproc_per_node if spec.nproc_per_node is not None else max(1, len(gpus))
+    """Training processes on this node: as asked for, else one for each GPU that they may use, else one."""
+    if spec.nproc_per_node is not None:
+        return spec.nproc_per_node
+    named = environment_text(spec.environment).get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return max(1, len([word for word in named.split(",") if word.strip()]))
+    return max(1, len(spec.gpus if spec.gpus is not None else visible_gpus))
 
 
 def derive(spec: JobSpec, cores: int, visible_gpus: Sequence[int]) -> Environment:
@@ -213,16 +225,6 @@ def derive(spec: JobSpec, cores: int, visible_gpus: Sequence[int]) -> Environmen
     warnings = [_overruled(name, given[name], used) for name, used in facts.items() if given.get(name, used) != used]
     warnings.extend(_thread_warnings(given.get("OMP_NUM_THREADS"), cores, processes))
     return Environment(values=values, warnings=warnings)
-
-
-def clean(inherited: Mapping[str, str]) -> dict[str, str]:
-    """An inherited environment without what would mislead a trainer."""
-    return {name: value for name, value in inherited.items() if not is_dropped(name)}
-
-
-def is_dropped(name: str) -> bool:
-    """Whether a trainer must never inherit this variable."""
-    return any(_matches(name, pattern) for pattern in DROPPED)
 
 
 def name_problem(name: object) -> str | None:
@@ -273,12 +275,6 @@ def _meant(name: str) -> str | None:
         return None
     close = difflib.get_close_matches(upper, KNOWN, n=1, cutoff=0.9)
     return close[0] if close else None
-
-
-def _matches(name: str, pattern: str) -> bool:
-    if pattern.endswith("*"):
-        return name.startswith(pattern[:-1])
-    return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
 
 
 def _rank_facts(spec: JobSpec, processes: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.trainyard.swift.plugins.module_utils import _environment
+from ansible_collections.trainyard.swift.plugins.module_utils import _environment, _supervisor
 from ansible_collections.trainyard.swift.plugins.module_utils._job import JobSpec
 
 EIGHT = list(range(8))
@@ -70,8 +70,18 @@ def test_the_seeds_environment() -> None:
             {"environment": {"CUDA_VISIBLE_DEVICES": "5"}},
             8,
             EIGHT,
-            {"CUDA_VISIBLE_DEVICES": "5"},
+            {"CUDA_VISIBLE_DEVICES": "5", "NPROC_PER_NODE": "1", "OMP_NUM_THREADS": "8"},
             id="the user's word counts",
+        ),
+        pytest.param(
+            {"environment": {"CUDA_VISIBLE_DEVICES": "0, 1,2,3,"}, "gpus": EIGHT},
+            8,
+            EIGHT,
+            {"NPROC_PER_NODE": "4"},
+            id="a process for each GPU named",
+        ),
+        pytest.param(
+            {"environment": {"CUDA_VISIBLE_DEVICES": ""}}, 8, EIGHT, {"NPROC_PER_NODE": "1"}, id="every GPU hidden"
         ),
         pytest.param(
             {}, 8, [], {"NCCL_SOCKET_IFNAME": None, "GLOO_SOCKET_IFNAME": None, "NCCL_HOSTID": None}, id="no interface"
@@ -129,6 +139,12 @@ def test_threads(cores: int, processes: int, threads: int) -> None:
     assert _environment.threads(cores, processes) == threads
 
 
+def _kept(inherited: dict[str, str]) -> dict[str, str]:
+    """What a trainer inherits of this, as the supervisor applies the list."""
+    rules = {"drop": list(_environment.DROPPED), "environment": {}, "marker": {}}
+    return _supervisor.trainer_environment(rules, inherited, {})
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -153,13 +169,12 @@ def test_threads(cores: int, processes: int, threads: int) -> None:
     ],
 )
 def test_dropped(name: str) -> None:
-    assert _environment.is_dropped(name)
-    assert _environment.clean({name: "x", "PATH": "/bin"}) == {"PATH": "/bin"}
+    assert _kept({name: "x", "PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize("name", ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "CUDA_HOME", "RANKING", "proxy"])
 def test_inherited(name: str) -> None:
-    assert not _environment.is_dropped(name)
+    assert _kept({name: "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize(
@@ -192,6 +207,11 @@ def test_near_misses(name: str, meant: str) -> None:
         "WANDB_ENTITY",
         "A",
         "NCCL_IB_PCI_RELAXED_ORDERING",
+        # Near to known names, and read by NCCL, Transformer Engine or PyTorch all the same.
+        "NCCL_MAX_P2P_NCHANNELS",
+        "NCCL_P2P_NVL_CHUNKSIZE",
+        "NVTE_FLASH_ATTN_V3",
+        "PYTORCH_HIP_ALLOC_CONF",
         "no_such_thing",
         "PATH",
     ],
