@@ -142,21 +142,19 @@ def _start(
     if decision.action != "start":
         return {**result, **_NO_PLAN, **(seen.spec.get("plan") or {})}
     with contextlib.closing(make_runtime(spec)) as runtime:
-        plan = make_plan(request, rank, runtime, check_port=not decision.stop_first)
+        plan = make_plan(request, rank, runtime)
         result.update(plan.result(), changed=True, attempt=seen.attempt + 1, warnings=plan.warnings)
         result["diff"] = _start_diff(seen, changes, result)
         if not request.check_mode:
-            _make_room(request, rank, seen, decision)
+            _make_room(request, rank)
             result["state"] = _launch(request, rank, seen, plan, runtime)
     return result
 
 
-def _make_room(request: StartRequest, rank: RankDir, seen: Observation, decision: _states.Decision) -> None:
-    """End what this start takes the place of: a job that is replaced, or the orphans of a lost one."""
-    if decision.stop_first or seen.state == "lost":
+def _make_room(request: StartRequest, rank: RankDir) -> None:
+    """End what this start takes the place of: a job that is replaced, or what is left of an earlier attempt."""
+    if _needs_stop(rank):
         _end_rank(rank, request.stop_timeout, "ended for the next attempt")
-    if decision.stop_first:
-        _refuse(_port_problems(request.spec, _here(request.spec), rank))
 
 
 def _common(rank: RankDir, seen: Observation, spec: _job.JobSpec) -> dict[str, Any]:
@@ -185,11 +183,11 @@ def _start_diff(seen: Observation, changes: Sequence[Mapping[str, Any]], result:
     return {"before": before, "after": after}
 
 
-def make_plan(request: StartRequest, rank: RankDir, runtime: _runtime.Runtime, check_port: bool) -> Plan:
+def make_plan(request: StartRequest, rank: RankDir, runtime: _runtime.Runtime) -> Plan:
     """Look at the node and work out what would be started; all problems of the node at once."""
     spec = request.spec
     patterns = _arguments.globs(spec.arguments)
-    seen = runtime.probe(_probe_request(request, patterns, check_port))
+    seen = runtime.probe(_probe_request(request, patterns))
     arguments = {**spec.arguments, **resume_arguments(spec.framework, request.resume_from, seen["version"])}
     gpus = [int(gpu) for gpu in seen["gpus"]]
     environment = _environment.derive(spec, int(seen["cores"]), gpus)
@@ -200,7 +198,7 @@ def make_plan(request: StartRequest, rank: RankDir, runtime: _runtime.Runtime, c
         *(f"The checkpoint {path!r} is not there where the job runs. Choose another." for path in seen["missing"]),
         *_gpu_problems(spec, gpus),
         *_dialect.flag_problems(spec.framework, arguments, seen["version"]),
-        *(_port_problems(spec, seen["port"], rank) if check_port else []),
+        *_port_problems(spec, seen["port"], rank),
     ]
     _refuse(problems)
     program = os.path.join(spec.bin_dir, spec.framework) if spec.bin_dir else spec.framework
@@ -218,7 +216,7 @@ def make_plan(request: StartRequest, rank: RankDir, runtime: _runtime.Runtime, c
     )
 
 
-def _probe_request(request: StartRequest, patterns: Sequence[str], check_port: bool) -> dict[str, Any]:
+def _probe_request(request: StartRequest, patterns: Sequence[str]) -> dict[str, Any]:
     spec = request.spec
     output = spec.arguments.get("output_dir") or spec.arguments.get("save")
     return {
@@ -229,7 +227,7 @@ def _probe_request(request: StartRequest, patterns: Sequence[str], check_port: b
         "jobs_dir": spec.jobs_dir,
         "output_dir": output,
         "address": spec.master_addr,
-        "port": spec.master_port if check_port and spec.node_rank == 0 else None,
+        "port": spec.master_port if spec.node_rank == 0 else None,
     }
 
 
@@ -302,10 +300,6 @@ def _gpu_problems(spec: _job.JobSpec, visible: Sequence[int]) -> list[str]:
     return []
 
 
-def _here(spec: _job.JobSpec) -> str | None:
-    return _probe.port_state(spec.master_addr, spec.master_port) if spec.node_rank == 0 else None
-
-
 def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list[str]:
     if state == "not here":
         return [
@@ -320,7 +314,7 @@ def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list
         return []
     owner = _procfs.port_owner(spec.master_port)
     if owner is not None and owner.pid in rank.processes():
-        return []  # left over from this very job, and ended before the start
+        return []  # this very job, which is ended before the start
     who = str(owner) if owner else "a process that cannot be seen from here, or by a connection that is still closing"
     return [
         f"The master port {spec.master_port} is taken on this node (rank 0) by {who}. End that process, or choose "
@@ -432,7 +426,7 @@ def _stop_result(
         False: f"The job {job!r} does not run on this node ({state}).",
     }
     taken = [port for port in ports.values() if port and _probe.port_state("0.0.0.0", port) == "taken"]
-    owners = {port: _procfs.port_owner(port) for port in taken}
+    owners = {port: _procfs.port_owner(port) or "a process that cannot be seen from here" for port in taken}
     return {
         "changed": bool(stopped),
         "action": "stop" if stopped else "none",

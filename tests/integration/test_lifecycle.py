@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
 import threading
 from typing import Any
 
@@ -210,6 +211,14 @@ def test_a_lost_job_is_cleared_away_before_its_next_attempt(node: Node) -> None:
     result = node.start(seconds=300, children=1, extra={"stop_timeout": 2})
     assert (result["attempt"], result["state"]) == (2, "running")
     assert node.gone(pids)
+
+
+def test_what_is_left_of_a_job_that_has_ended_is_ended_before_its_next_attempt(node: Node) -> None:
+    node.start(exit=1)
+    node.wait_for_state("failed")
+    with subprocess.Popen(["sleep", "300"], env={**os.environ, **node.rank().marker()}) as left:
+        assert node.start(exit=1, extra={"stop_timeout": 2})["attempt"] == 2
+        assert left.wait(1) == -signal.SIGTERM
 
 
 def test_two_starts_at_once(node: Node) -> None:

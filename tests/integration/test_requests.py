@@ -95,6 +95,21 @@ def test_another_specification(node: Node, state: str, options: dict[str, Any], 
     assert node.gone(processes)
 
 
+def test_a_running_job_is_not_stopped_for_one_that_cannot_start(node: Node) -> None:
+    node.start(seconds=300)
+    before = node.status()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = node.refusal(extra={"replace": True, "master_port": port})
+        assert f"port {port} is taken on this node (rank 0) by process {os.getpid()} (" in result["msg"]
+        result = node.refusal(extra={"replace": True, "master_addr": "192.0.2.1"})
+        assert "The master address '192.0.2.1' does not belong to this node" in result["msg"]
+    assert node.info()["state"] == "running"
+    assert node.status() == before
+
+
 def test_check_mode_shows_the_plan_and_writes_nothing(node: Node) -> None:
     data = node.folder / "data"
     data.mkdir()

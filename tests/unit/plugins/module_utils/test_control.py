@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainyard.swift.plugins.module_utils import _control, _procfs
+from ansible_collections.trainyard.swift.plugins.module_utils import _control, _probe, _procfs
 from ansible_collections.trainyard.swift.plugins.module_utils._errors import SwiftError
 from ansible_collections.trainyard.swift.plugins.module_utils._job import JobSpec
 from ansible_collections.trainyard.swift.plugins.module_utils._jobs_dir import JobsDir, RankDir
@@ -73,6 +73,15 @@ def test_a_port_of_nobody_in_sight(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "cannot be seen from here" in _control._port_problems(JobSpec("demo"), "taken", rank)[0]
     assert _control._port_problems(JobSpec("demo"), "free", rank) == []
     assert _control._port_problems(JobSpec("demo"), None, rank) == []
+
+
+def test_a_port_of_nobody_in_sight_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_procfs, "port_owner", lambda port: None)
+    monkeypatch.setattr(_probe, "port_state", lambda address, port: "taken")
+    rank = RankDir(str(tmp_path), "demo", 0)
+    result = _control._stop_result("demo", [rank], [rank], {rank.path: 29500})
+    (warning,) = result["warnings"]
+    assert "is in use by a process that cannot be seen from here, which is no part of it" in warning
 
 
 def test_a_port_held_by_what_is_left_of_the_same_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
