@@ -188,11 +188,8 @@ def guard(directory: str, spec: Mapping[str, Any], environment: dict[str, str], 
     _raise_open_files()
     try:
         trainer = spawn(directory, spec, environment)
-    except OSError as exc:
-        tell(
-            reports,
-            {"error": f"the trainer could not be started: {exc.strerror}: {spec['argv'][0]}", "ended_at": now()},
-        )
+    except (OSError, ValueError) as exc:
+        tell(reports, {"error": f"the trainer could not be started: {not_started(exc, spec)}", "ended_at": now()})
         return 0
     tell(reports, {"trainer_pid": trainer})
     stopped = False
@@ -211,6 +208,13 @@ def guard(directory: str, spec: Mapping[str, Any], environment: dict[str, str], 
         reports, {"exit": statuses.get(trainer, signal.SIGKILL), "stopped": stopped, "left": left, "ended_at": ended_at}
     )
     return 0
+
+
+def not_started(exc: OSError | ValueError, spec: Mapping[str, Any]) -> str:
+    """Why the trainer could not be started: a path that is in the way, or a word that no process can be given."""
+    if isinstance(exc, OSError):
+        return f"{exc.strerror}: {exc.filename or spec['argv'][0]}"
+    return f"an argument or an environment variable cannot be passed on ({exc})"
 
 
 def spawn(directory: str, spec: Mapping[str, Any], environment: dict[str, str]) -> int:
@@ -436,8 +440,11 @@ def _redirect(path: str) -> None:
 
 
 def log(text: str) -> None:
-    """A line in supervisor.log."""
-    os.write(2, f"{now()} [{os.getpid()}] {text.rstrip()}\n".encode())
+    """A line in supervisor.log. Training must not end because there is no room for it."""
+    try:
+        os.write(2, f"{now()} [{os.getpid()}] {text.rstrip()}\n".encode(errors="backslashreplace"))
+    except OSError:
+        return
 
 
 def now() -> str:

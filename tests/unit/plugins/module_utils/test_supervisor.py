@@ -180,6 +180,34 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert failure.value.errno == errno.ENOENT
 
 
+def test_why_a_trainer_could_not_be_started(tmp_path: Path) -> None:
+    spec = {"argv": ["true"], "cwd": str(tmp_path / "nowhere")}
+    with pytest.raises(OSError, match="nowhere") as missing:
+        _supervisor.spawn(str(tmp_path), spec, dict(os.environ))
+    assert _supervisor.not_started(missing.value, spec) == f"No such file or directory: {tmp_path}/nowhere"
+    with pytest.raises(ValueError, match="null") as impossible:
+        _supervisor.spawn(str(tmp_path), {"argv": ["true", "a\0b"]}, dict(os.environ))
+    words = _supervisor.not_started(impossible.value, spec)
+    assert words.startswith("an argument or an environment variable cannot be passed on (")
+    assert _supervisor.not_started(OSError(errno.ENOENT, "not found"), spec) == "not found: true"
+
+
+def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        before = os.dup(2)
+        os.dup2(full.fileno(), 2)
+        try:
+            _supervisor.log("asked to stop")
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def test_any_text_can_be_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    _supervisor.log("attempt 1: swift --model /data/\udcff")
+    assert capfd.readouterr().err.endswith("swift --model /data/\\udcff\n")
+
+
 def test_nobody_reads_the_report() -> None:
     reports, ours = os.pipe()
     os.close(reports)
