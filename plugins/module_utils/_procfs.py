@@ -17,7 +17,7 @@ from ansible_collections.trainyard.swift.plugins.module_utils import _supervisor
 
 #: File systems on which locks or atomic renames cannot be trusted.
 NETWORK_FILE_SYSTEMS = re.compile(
-    r"(nfs\d*|cifs|smb\d*|ceph|lustre|gpfs|beegfs|9p|afs|ocfs2|gfs2|fuse\.(?!fuse-overlayfs\Z).+)\Z"
+    r"(nfs\d*|cifs|smb\d*|ceph|lustre|gpfs|beegfs|wekafs|panfs|9p|afs|ocfs2|gfs2|fuse\.(?!fuse-overlayfs\Z).+)\Z"
 )
 _CONTAINER_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LISTENING = "0A"

@@ -33,6 +33,7 @@ _REFUSED = {
     "PET_NPROC_PER_NODE": "use nproc_per_node",
     "PET_MASTER_ADDR": "use master_addr",
     "PET_MASTER_PORT": "use master_port",
+    "PET_STANDALONE": "each node would train alone",
     "PET_RDZV_BACKEND": "another rendezvous would number the ranks anew",
     "PET_RDZV_ENDPOINT": "another rendezvous would number the ranks anew",
 }

@@ -73,7 +73,20 @@ def test_file_system(path: str, kind: str) -> None:
     [
         *[
             (kind, True)
-            for kind in ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse.sshfs", "9p")
+            for kind in (
+                "nfs",
+                "nfs4",
+                "cifs",
+                "smb3",
+                "ceph",
+                "lustre",
+                "gpfs",
+                "beegfs",
+                "wekafs",
+                "panfs",
+                "fuse.sshfs",
+                "9p",
+            )
         ],
         *[
             (kind, False)

@@ -150,6 +150,7 @@ def test_no_job_name(name: Any) -> None:
         ({"environment": {"NODE_RANK": 0}}, "train_environment: NODE_RANK cannot be given"),
         ({"environment": {"WORLD_SIZE": 2}}, "WORLD_SIZE cannot be given: it follows from"),
         ({"environment": {"PET_RDZV_BACKEND": "c10d"}}, "PET_RDZV_BACKEND cannot be given"),
+        ({"environment": {"PET_STANDALONE": 1}}, "PET_STANDALONE cannot be given: each node would train alone"),
         ({"environment": {"nproc_per_node": 8}}, "'nproc_per_node' is not known and would have no effect"),
         ({"environment": {"nccl_debug": "INFO"}}, "Write 'NCCL_DEBUG'"),
         ({"environment": {"NCCL_IB_HCAS": "mlx5"}}, "Write 'NCCL_IB_HCA'"),
