@@ -140,6 +140,11 @@ def test_running_job(nodes: Nodes) -> None:
     held = nodes.play("teardown")
     assert held.code != 0
     assert "demo: running. Stop it first with playbook stop" in held.flat
+    # Container and folder are those of all jobs, whichever one the command names.
+    held = nodes.play("teardown", train_job="another", train_teardown_jobs=True)
+    assert held.code != 0
+    assert "demo: running. Stop it first with playbook stop" in held.flat
+    assert nodes.processes() == started
 
     replaced = nodes.play("train", train_arguments_extra={"max_length": 128}, train_replace=True)
     assert replaced.code == 0, replaced.output
@@ -152,8 +157,13 @@ def test_running_job(nodes: Nodes) -> None:
     kept = (nodes.folder / "logs" / "demo" / "node1.rank0.log").read_text()
     assert all(line.startswith("[node1 rank 0] ") for line in kept.splitlines())
 
+    misspelt = nodes.play("stop", train_job="dmo")
+    assert "Nothing of dmo was running" in misspelt.output
+    assert nodes.processes()
+
     stopped = nodes.play("stop")
     assert stopped.code == 0, stopped.output
+    assert "Stopped on all nodes that answered: demo" in stopped.output
     assert nodes.processes() == []
     assert nodes.play("stop").recap("changed") == {"node1": 0, "node2": 0}
 
@@ -291,9 +301,13 @@ def test_world_that_never_steps_is_not_confirmed(nodes: Nodes) -> None:
 def test_check_mode_shows_the_command_and_starts_nothing(nodes: Nodes) -> None:
     checked = nodes.play("train", "--check", "--diff")
     assert checked.code == 0, checked.output
-    assert "swift pt --model /data/model" in checked.output
+    # A long line is folded.
+    assert "swift pt --model /data/model" in checked.flat
     assert nodes.processes() == []
     assert not list(nodes.folder.glob("node*/demo"))
+    # What these write lies on the controller alone, and they change no node.
+    assert nodes.play("status", "--check").code == 0
+    assert (nodes.folder / "reports" / "status.json").exists()
 
 
 def test_secret_is_nowhere(nodes: Nodes) -> None:
