@@ -80,11 +80,13 @@ install_collections() {
 }
 
 main() {
-    local mark
+    local mark python
     mark=$venv/.$(basename "$requirements" .txt).$(fingerprint)
     see_to_commands
     if [ ! -e "$mark" ]; then
-        make_venv "$(find_python)"
+        # On a line of its own: a failure inside an argument would not end the script.
+        python=$(find_python)
+        make_venv "$python"
         install_requirements
         rm -f "$venv/.$(basename "$requirements" .txt)".*
         touch "$mark"
