@@ -13,13 +13,15 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.trainyard.swift.plugins.module_utils import _procfs, _states, _supervisor
 from ansible_collections.trainyard.swift.plugins.module_utils._errors import SwiftError
 from ansible_collections.trainyard.swift.plugins.module_utils._job import NAME_PATTERN
 
+#: Held by those who start or stop a job.
+LOCK = ".lock"
 MARKER = "TRAINYARD_JOB"
 MARKER_ID = "TRAINYARD_JOB_ID"
 _RANK = re.compile(r"rank-(\d+)\Z")
@@ -90,6 +92,18 @@ class RankDir:
         spec = self.read("spec.json") or {}
         state, reason = _states.observe(status, held, self.exists(), loss_reason(spec.get("started_in") or {}))
         return Observation(state, reason, status or {}, spec)
+
+    def observe_unlocked(self) -> Observation:
+        """The same for those who do not hold the lock of the jobs directory themselves.
+
+        Between its first file and the supervisor's lock a job is about to start, which is done under that lock.
+        """
+        seen = self.observe()
+        if seen.state != "lost" or seen.status.get("state") != "starting":
+            return seen
+        if _procfs.lock_held(os.path.join(os.path.dirname(os.path.dirname(self.path)), LOCK)):
+            return replace(seen, state="starting", reason="")
+        return self.observe()  # the start may have come to its end between the two looks
 
     def marker(self) -> dict[str, str]:
         """Variables that mark every process of this rank; the id keeps jobs of the same name elsewhere apart."""
@@ -182,7 +196,7 @@ class JobsDir:
     def locked(self, seconds: float) -> Iterator[None]:
         """Start and stop one at a time on this node."""
         self.create()
-        lock = os.open(os.path.join(self.path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _take(lock, seconds, self.path)
             yield

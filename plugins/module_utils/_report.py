@@ -28,7 +28,7 @@ def jobs(jobs_dir: str, name: str | None, lines: int) -> list[dict[str, Any]]:
 
 def describe(rank: RankDir, lines: int) -> dict[str, Any]:
     """One rank, from its files, the proof of life, and the trainer's own output."""
-    seen = rank.observe()
+    seen = rank.observe_unlocked()
     spec: Mapping[str, Any] = seen.spec.get("spec") or {}
     framework = str(spec.get("framework") or "swift")
     output = _trainer_output.parse(rank.text("output.log", _HEAD, _TAIL), framework)

@@ -145,6 +145,28 @@ def test_a_rank_from_before_the_inventory_was_changed_is_not_told(tmp_path: Path
     assert job["node_rank"] == 2, "an attempt that is just being written down is the newest"
 
 
+def test_a_job_that_is_about_to_start_is_not_lost(rank: RankDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank.write("status.json", {"attempt": 1, "state": "starting"})
+    with JobsDir(os.path.dirname(os.path.dirname(rank.path))).locked(1):
+        job = _report.describe(rank, 0)
+        assert (job["state"], job["reason"]) == ("starting", "")
+        assert rank.observe().state == "lost", "who holds the lock knows that nobody else starts it"
+        rank.write("status.json", {"attempt": 1, "state": "running"})
+        assert _report.describe(rank, 0)["state"] == "lost", "one that has started needs no more time"
+    rank.write("status.json", {"attempt": 1, "state": "starting"})
+    assert _report.describe(rank, 0)["state"] == "lost"
+    # The start ends between the look at the job and the look at the lock.
+    held = _procfs.lock_held
+
+    def lock_held(path: str) -> bool:
+        if path.endswith(".lock"):
+            rank.write("status.json", {"attempt": 1, "state": "finished"})
+        return held(path)
+
+    monkeypatch.setattr(_procfs, "lock_held", lock_held)
+    assert _report.describe(rank, 0)["state"] == "finished"
+
+
 def test_the_signal_of_a_worker_counts_when_the_trainer_itself_was_not_killed() -> None:
     assert _report._signal(Observation("failed", "", {"signal": None}, {}), 9) == 9
     assert _report._signal(Observation("failed", "", {"signal": 15}, {}), 9) == 15
