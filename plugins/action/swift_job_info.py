@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ansible import constants as C
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.trainyard.swift.plugins.plugin_utils._waiting import (
     Answer,
@@ -110,12 +110,12 @@ class ActionModule(ActionBase):
     def _first_look(self, board: Board, host: str, variables: dict[str, Any]) -> dict[str, Any]:
         try:
             return self._look(variables)
-        except AnsibleConnectionFailure as exc:
+        except AnsibleError as exc:
             board.put(Answer(host, time.time(), "unreachable", reason=str(exc)))
             raise
 
     def _look_again(self, board: Board, host: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Look, and put up with a connection that fails now and then. Tells the others if it is really gone."""
+        """Look, and put up with a connection or a sudo that fails now and then. Tells the others if it is really gone."""
         for attempt in range(1, _TRIES + 1):
             try:
                 result = self._look(variables)
@@ -123,7 +123,7 @@ class ActionModule(ActionBase):
                     return result
                 reason = str(result.get("msg", "no answer"))
                 raise AnsibleConnectionFailure(f"The job could not be looked at: {reason}")
-            except AnsibleConnectionFailure as exc:
+            except AnsibleError as exc:
                 if attempt == _TRIES:
                     board.put(Answer(host, time.time(), "unreachable", reason=str(exc)))
                     raise
@@ -148,6 +148,6 @@ class ActionModule(ActionBase):
         time.sleep(1)
         try:
             latest = self._look(variables)
-        except AnsibleConnectionFailure:
+        except AnsibleError:
             return result
         return latest if latest.get("jobs") else result

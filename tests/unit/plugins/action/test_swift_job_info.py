@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainyard.swift.plugins.action import swift_job_info as action
 from ansible_collections.trainyard.swift.plugins.plugin_utils._waiting import Answer
 
@@ -79,6 +79,16 @@ def test_a_host_that_was_never_there_is_unreachable_to_all(clock: Clock) -> None
     with pytest.raises(AnsibleConnectionFailure):
         Scripted([GONE], [])._wait("confirmed", VARIABLES)
     assert action.Board("task demo confirmed", clock.now).answers(["node1"])[0].state == "unreachable"
+
+
+def test_a_sudo_that_fails_is_put_up_with_and_told_like_a_connection(clock: Clock) -> None:
+    sudo = AnsibleError("Timeout waiting for privilege escalation prompt")
+    result = Scripted([_job(), sudo, _job("finished", confirmed=True)], [])._wait("ended", VARIABLES)
+    assert result["satisfied"] is True
+    with pytest.raises(AnsibleError, match="privilege escalation"):
+        Scripted([_job(), sudo, sudo, sudo], [])._wait("ended", VARIABLES)
+    (answer,) = action.Board("task demo ended", clock.now).answers(["node1"])
+    assert (answer.state, answer.reason) == ("unreachable", str(sudo))
 
 
 def test_refused_options_come_back_as_they_are(clock: Clock) -> None:
