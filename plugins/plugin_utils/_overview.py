@@ -22,13 +22,17 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._summary import jo
 _BAD = ("failed", "lost")
 
 
-def status_report(results: Any, rank_map: Any, unreachable: Any, generated_at: str) -> dict[str, Any]:
-    """Every job summed up over its nodes: JSON to keep, lines to read, and failures that decide the exit code."""
+def status_report(results: Any, rank_map: Any, unreachable: Any, generated_at: str, only: str = "") -> dict[str, Any]:
+    """Every job summed up over its nodes: JSON to keep, lines to read, and failures that decide the exit code.
+
+    With C(only), the failures of that job alone count.
+    """
     answers = a_mapping(results, "The results")
     ranks = a_rank_map(rank_map)
     missing = [str(problem) for problem in a_list(unreachable, "The list of nodes that did not answer")]
     jobs = [_summary_of(name, answers, ranks) for name in _job_names(answers)]
-    failures = [*missing, *(failure for job in jobs for failure in _failures(job))]
+    judged = [job for job in jobs if only in ("", job["name"])]
+    failures = [*missing, *(failure for job in judged for failure in _failures(job))]
     lines = [line for job in jobs for line in (job["headline"], *job["table"], "")]
     nodes = len(ranks["nodes"])
     told = lines or [f"There is no job on {nodes} {'node' if nodes == 1 else 'nodes'}.", ""]

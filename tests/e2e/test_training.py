@@ -302,7 +302,7 @@ def test_a_lost_job_starts_again_and_a_stopped_container_is_a_lost_job(
     assert "node2" in text
     assert "lost" in text
     assert "container" in text
-    run = play("stop.yml")
+    run = play("stop.yml", train_job="")
     assert run.rc == 0
     assert nothing_left(nodes)
 
@@ -318,5 +318,5 @@ def test_a_stopped_job_starts_again(play: Any, nodes: dict[str, Node]) -> None:
     run = play("train.yml", **with_output({**LONG, "train_job": "e2e-again"}))
     assert run.rc == 0
     assert status(nodes["node1"], "e2e-again", 0)["attempt"] == 2
-    assert play("stop.yml").rc == 0
+    assert play("stop.yml", train_job="e2e-again").rc == 0
     assert nothing_left(nodes)

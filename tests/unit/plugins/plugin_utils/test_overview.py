@@ -36,8 +36,8 @@ def job(name: str, rank: int, state: str, nnodes: int = 3, **more: Any) -> dict[
     }
 
 
-def report(answers: dict[str, Any], missing: tuple[str, ...] = ()) -> dict[str, Any]:
-    return _overview.status_report(answers, RANKS, list(missing), "2026-01-01T00:00:00+00:00")
+def report(answers: dict[str, Any], missing: tuple[str, ...] = (), only: str = "") -> dict[str, Any]:
+    return _overview.status_report(answers, RANKS, list(missing), "2026-01-01T00:00:00+00:00", only)
 
 
 def test_nothing_is_there() -> None:
@@ -58,6 +58,17 @@ def test_each_job_is_told_apart() -> None:
     assert found["json"]["failures"] == ["Job bad: node2 (rank 1): failed"]
     assert "table" not in found["json"]["jobs"][0]
     assert any(line.startswith("Job good: finished on 3 nodes") for line in found["lines"])
+
+
+@pytest.mark.parametrize(("only", "failures"), [("", 1), ("bad", 1), ("good", 0), ("other", 0)])
+def test_failures_of_one_job_count_and_all_are_shown(only: str, failures: int) -> None:
+    answers = {
+        name: {"jobs": [job("good", rank, "finished"), job("bad", rank, "failed" if rank == 1 else "stopped")]}
+        for rank, name in enumerate(NODES)
+    }
+    found = report(answers, only=only)
+    assert len(found["json"]["failures"]) == failures
+    assert [entry["name"] for entry in found["json"]["jobs"]] == ["bad", "good"]
 
 
 def test_job_of_fewer_nodes_is_judged_by_those() -> None:
