@@ -138,7 +138,7 @@ def test_an_unfinished_run_is_finished(pending: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [('{"a": 1,}', "is not valid JSON (Expecting property name"), ("[]", "holds a list, not a mapping"), ("  \n", "")],
+    [('{"a" 1}', "is not valid JSON (Expecting ':'"), ("[]", "holds a list, not a mapping"), ("  \n", "")],
 )
 def test_a_broken_daemon_json_is_refused(text: str, words: str) -> None:
     problems = written(text, daemon_config={"debug": True})["problems"]
