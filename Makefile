@@ -31,13 +31,14 @@ train: cluster ## Train a small model on the local cluster, from nothing to the 
 
 test: lint unit sanity integration newest molecule e2e ## All of it, as CI runs it
 
-lint: dev ## ruff, mypy, yamllint, ansible-lint (production), changelog
+lint: dev ## ruff, mypy, yamllint, ansible-lint (production), changelog, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict .
 	$(BIN)/ansible-lint --offline
 	$(BIN)/antsibull-changelog lint
+	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_COLLECTIONS_PATH=collections $(BIN)/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck .
 
 # What talks to processes, containers and the kernel is measured by `make integration`.
 BORDER := plugins/module_utils/_control.py,plugins/module_utils/_jobs_dir.py,plugins/module_utils/_probe.py,plugins/module_utils/_procfs.py,plugins/module_utils/_report.py,plugins/module_utils/_runtime.py,plugins/module_utils/_supervisor.py

@@ -21,7 +21,7 @@ description:
     at once.
 notes:
   - All nodes of a job must be given the same O(name), O(nnodes), O(master_addr) and O(master_port), and a O(node_rank)
-    each. The role P(trainyard.swift.train#role) takes them from the inventory.
+    each. The role C(trainyard.swift.train) takes them from the inventory.
   - The runtime V(docker) needs the Python library C(docker) on the node. It needs C(python3) in the container.
   - Needs root, or a user who may use Docker and owns O(jobs_dir).
 extends_documentation_fragment:
@@ -87,7 +87,8 @@ options:
     default: 0
   nproc_per_node:
     description:
-      - Training processes on this node. By default one for each GPU in O(gpus), or each visible GPU, and at least one.
+      - Training processes on this node. By default one for each GPU that C(CUDA_VISIBLE_DEVICES) in O(environment) names,
+        in O(gpus), or visible, and at least one.
     type: int
   master_addr:
     description: Address of the node with rank 0, at which all others can reach it.
@@ -98,7 +99,7 @@ options:
     type: int
     default: 29500
   gpus:
-    description: Indices of the GPUs to use. By default those that are visible.
+    description: Indices of the GPUs to use. By default those that are visible. An empty list hides all of them.
     type: list
     elements: int
   socket_interface:

@@ -151,7 +151,7 @@ def test_running_job(nodes: Nodes) -> None:
     assert nodes.status(0)["attempt"] == nodes.status(1)["attempt"] == 2
     assert not set(nodes.processes()) & set(started)
 
-    logs = nodes.play("logs", logs_lines=2)
+    logs = nodes.play("logs", train_logs_lines=2)
     assert logs.code == 0, logs.output
     assert "[node2 rank 1] arguments: pt --model /data/model --max_length 128" in logs.output
     kept = (nodes.folder / "logs" / "demo" / "node1.rank0.log").read_text()
@@ -305,6 +305,10 @@ def test_check_mode_shows_the_command_and_starts_nothing(nodes: Nodes) -> None:
     assert "swift pt --model /data/model" in checked.flat
     assert nodes.processes() == []
     assert not list(nodes.folder.glob("node*/demo"))
+    assert "CUDA_VISIBLE_DEVICES=" not in checked.flat
+    nodes.describe(swift_gpus=0)
+    hidden = nodes.play("train", "--check")
+    assert "CUDA_VISIBLE_DEVICES= " in hidden.flat, "no GPU is another wish than any GPU"
     # What these write lies on the controller alone, and they change no node.
     assert nodes.play("status", "--check").code == 0
     assert (nodes.folder / "reports" / "status.json").exists()

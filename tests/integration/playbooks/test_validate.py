@@ -72,8 +72,8 @@ def test_serial_would_start_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_inventory_lost_nodes_on_the_way(tmp_path: Path) -> None:
-    result = run("validate.yml", write_inventory(tmp_path, NODES), extra={**JOB, "swift_expected_nodes": 4})
-    refused(result, "The inventory has 2 nodes (node1, node2), swift_expected_nodes says 4")
+    result = run("validate.yml", write_inventory(tmp_path, NODES), extra={**JOB, "train_expected_nodes": 4})
+    refused(result, "The inventory has 2 nodes (node1, node2), train_expected_nodes says 4")
 
 
 def test_inventory_that_cannot_be_read_in_full(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_all_problems_of_a_job_at_once(tmp_path: Path) -> None:
         "train_master_addr": "127.0.0.1",
         "train_master_port": "many",
         "train_nproc_per_node": 0,
-        "swift_expected_nodes": 3,
+        "train_expected_nodes": 3,
     }
     result = run("train.yml", write_inventory(tmp_path, hosts), extra=job)
     refused(
         result,
         "node1 and node2: all have swift_node_rank 1",
-        "swift_expected_nodes says 3",
+        "train_expected_nodes says 3",
         "The job name 'Bad_Name' cannot be used",
         "Unknown train_framework 'deepspeed'. Choose one of: swift, megatron.",
         "Unknown train_command 'pretrain'",

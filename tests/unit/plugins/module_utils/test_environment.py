@@ -63,9 +63,7 @@ def test_the_seeds_environment() -> None:
         pytest.param(
             {"gpus": [6, 7]}, 64, EIGHT, {"CUDA_VISIBLE_DEVICES": "6,7", "NPROC_PER_NODE": "2"}, id="given GPUs"
         ),
-        pytest.param(
-            {"gpus": []}, 64, EIGHT, {"CUDA_VISIBLE_DEVICES": "", "NPROC_PER_NODE": "1"}, id="no GPUs wanted"
-        ),
+        pytest.param({"gpus": []}, 64, EIGHT, {"CUDA_VISIBLE_DEVICES": "", "NPROC_PER_NODE": "1"}, id="no GPUs wanted"),
         pytest.param(
             {"environment": {"CUDA_VISIBLE_DEVICES": "5"}},
             8,

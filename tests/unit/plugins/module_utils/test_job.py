@@ -128,6 +128,10 @@ def test_bad_names(name: Any) -> None:
         ({"gpus": [0, 0], "nproc_per_node": None}, "gpus is [0, 0]: give each GPU index once"),
         ({"gpus": [-1], "nproc_per_node": None}, "gpus is [-1]"),
         ({"gpus": [0, 1]}, "nproc_per_node is 8, but gpus lists only 2"),
+        (
+            {"environment": {"CUDA_VISIBLE_DEVICES": "0,1,"}},
+            "nproc_per_node is 8, but CUDA_VISIBLE_DEVICES in the environment names only 2 (0,1,)",
+        ),
         ({"arguments": {"--model": "/m"}}, "starts with dashes"),
     ],
 )
