@@ -9,6 +9,8 @@ NODES ?= 2
 # inventory/ describes two nodes; the role writes the inventory of any other number.
 INVENTORY := $(if $(filter 2,$(NODES)),inventory,.cache/local_cluster/inventory)
 
+# The targets share .venv, the cluster and the cores, also under `make -j`.
+.NOTPARALLEL:
 .PHONY: help setup dev docker cluster train test lint unit sanity integration molecule e2e newest clean
 
 help: ## Say what there is
