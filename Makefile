@@ -53,17 +53,17 @@ unit: dev ## Unit tests, with the branch coverage that pure code must hold
 sanity: dev ## ansible-test sanity and ansible-doc on the built and installed collection
 	@scripts/sanity.sh $(VENV)
 
-integration: unit docker ## Real supervisors, real containers, real ansible-playbook runs on this machine
+integration: unit cluster ## Real supervisors, real containers, real ansible-playbook runs on this machine
 	$(BIN)/pytest tests/integration --cov --cov-append --cov-report= --durations=10
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
-newest: ## The unit tests again on the newest Python and ansible-core
+newest: dev ## The unit tests again on the newest Python and ansible-core
 	@scripts/newest.sh
 
 molecule: dev cluster ## The roles on the nodes of the local cluster: converge, again, verify
 	$(BIN)/molecule test --all
 
-e2e: dev docker ## Real training on the local cluster, and what happens when things go wrong
+e2e: newest docker ## Real training on the local cluster, and what happens when things go wrong
 	$(BIN)/ansible-playbook local_cluster.yml -e local_cluster_nodes=$(NODES) -e local_cluster_host_venv=true
 	$(BIN)/ansible-playbook provision.yml -i inventory
 	$(BIN)/pytest tests/e2e -x --durations=20

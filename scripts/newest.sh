@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The unit tests and the validate playbook on the newest Python and ansible-core that this collection is tested with.
+# The unit tests and the tests of the validate playbook on the newest Python and ansible-core that this collection is tested with.
 # Where no Python 3.13 is to be found this says so and fails: a check that did not run is not a check that passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,4 +23,4 @@ echo "The newest ansible-core on Python $wanted (1 to 2 minutes the first time)"
 [ -x .venv-newest/bin/python ] || "$python" -m venv .venv-newest
 .venv-newest/bin/pip install --quiet --upgrade --upgrade-strategy eager -r requirements.txt hypothesis pytest
 .venv-newest/bin/ansible-playbook --version | head -1
-.venv-newest/bin/pytest tests/unit tests/integration/playbooks --durations=3
+.venv-newest/bin/pytest tests/unit tests/integration/playbooks/test_validate.py --durations=3

@@ -37,13 +37,14 @@ def command(*argv: str, cwd: Path, **environment: str) -> str:
         argv,
         cwd=cwd,
         env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANSIBLE_NOCOLOR": "1", **environment},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=900,
     )
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def test_the_installed_collection_trains(tmp_path: Path, inventory: Path) -> None:
@@ -62,6 +63,20 @@ def test_the_installed_collection_trains(tmp_path: Path, inventory: Path) -> Non
         cwd=elsewhere,
         ANSIBLE_COLLECTIONS_PATH=str(installed),
         ANSIBLE_INJECT_FACT_VARS="false",
+    )  # fmt: skip
+    assert "6/6" in out
+    assert "DEPRECATION WARNING" not in out
+
+
+def test_the_newest_core_trains_without_a_deprecation(tmp_path: Path, inventory: Path) -> None:
+    """From the environment of `make newest`: Python 3.13 and the newest ansible-core."""
+    newest = ROOT / ".venv-newest" / "bin"
+    extra = tmp_path / "job.json"
+    extra.write_text(json.dumps(job("e2e-newest")))
+    out = command(
+        str(newest / "ansible-playbook"), "train.yml", "-i", str(inventory), "-e", f"@{extra}",
+        cwd=ROOT,
+        PATH=f"{newest}:{os.environ['PATH']}",
     )  # fmt: skip
     assert "6/6" in out
     assert "DEPRECATION WARNING" not in out
