@@ -294,7 +294,8 @@ def _defaults(
     if "PYTORCH_ALLOC_CONF" not in given:
         values["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     gpus = spec.gpus if spec.gpus is not None else list(visible_gpus)[:processes]
-    if gpus:
+    if gpus or spec.gpus is not None:
+        # Without any, training is meant to run on the CPUs of a node that has GPUs.
         values["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
     if spec.socket_interface:
         # NCCL takes a bare name as a beginning of names (bond0 would be bond0.2093 as well); '=' makes it exact.

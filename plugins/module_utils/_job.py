@@ -157,6 +157,7 @@ def problems(spec: JobSpec) -> list[str]:
         _count_problem(spec.nproc_per_node),
         port_problem(spec.master_port),
         _gpus_problem(spec.gpus, spec.nproc_per_node),
+        _named_gpus_problem(environment_text(spec.environment).get("CUDA_VISIBLE_DEVICES", ""), spec.nproc_per_node),
         *_arguments.problems(spec.arguments),
     ]
     return [problem for problem in found if problem]
@@ -191,3 +192,13 @@ def _gpus_problem(gpus: Sequence[int] | None, nproc_per_node: int | None) -> str
             "Each process needs a GPU of its own: lower nproc_per_node or list more GPUs."
         )
     return None
+
+
+def _named_gpus_problem(named: str, nproc_per_node: int | None) -> str | None:
+    count = len([word for word in named.split(",") if word.strip()])
+    if nproc_per_node is None or count == 0 or nproc_per_node <= count:
+        return None
+    return (
+        f"nproc_per_node is {nproc_per_node}, but CUDA_VISIBLE_DEVICES in the environment names only {count} "
+        f"({named}). Each process needs a GPU of its own: lower nproc_per_node or name more GPUs."
+    )
