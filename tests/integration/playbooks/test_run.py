@@ -240,6 +240,24 @@ def test_node_that_does_not_start_takes_the_others_back(nodes: Nodes) -> None:
     assert nodes.processes() == []
 
 
+def test_node_that_cannot_be_taken_back_is_named(nodes: Nodes) -> None:
+    bin_dir = nodes.variables["train_bin_dir"]
+    lost = {"train_bin_dir": f"{{{{ '/nowhere' if __train_accepted is defined else '{bin_dir}' }}}}"}
+    broken = "__train_started is defined and inventory_hostname == 'node1'"
+    nodes.describe(
+        node2=lost,
+        train_environment=environment(nodes, **LONG),
+        ansible_python_interpreter=f"{{{{ '/nowhere/python3' if {broken} else '{sys.executable}' }}}}",
+    )
+    failed = nodes.play("train")
+    assert failed.code != 0
+    assert "The job could not be stopped again everywhere, end it with playbook stop: node1: " in failed.flat
+    assert "was stopped again on all other nodes" not in failed.flat
+    nodes.describe()
+    assert nodes.play("stop").code == 0
+    assert nodes.processes() == []
+
+
 def test_node_that_goes_away_before_the_start_takes_the_others_back(nodes: Nodes) -> None:
     nodes.describe(node2=GOES_AWAY, train_environment=environment(nodes, **LONG))
     failed = nodes.play("train")
