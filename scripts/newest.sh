@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The unit tests and the tests of the validate playbook on the newest Python and ansible-core that this collection is tested with.
-# Where no Python 3.13 is to be found this says so and fails: a check that did not run is not a check that passed.
+# Where no Python 3.13 is to be found nothing of it is tested: said so here and by the end-to-end tests, and an error in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=${NEWEST_PYTHON:-3.13}
@@ -13,12 +13,15 @@ find_python() {
       return
     fi
   done
-  echo "No Python $wanted was found on this machine (python$wanted on PATH, or in pyenv). Install it, or name another" \
-    "version with NEWEST_PYTHON=3.x; without it the newest ansible-core is not tested." >&2
-  exit 1
+  return 1
 }
 
-python=$(find_python)
+if ! python=$(find_python); then
+  echo "NOT TESTED: the newest ansible-core. No Python $wanted was found on this machine (python$wanted on PATH, or in pyenv)." \
+    "Install it, or name another version with NEWEST_PYTHON=3.x." >&2
+  [ -z "${CI:-}" ]
+  exit
+fi
 echo "The newest ansible-core on Python $wanted (1 to 2 minutes the first time)"
 [ -x .venv-newest/bin/python ] || "$python" -m venv .venv-newest
 .venv-newest/bin/pip install --quiet --upgrade --upgrade-strategy eager -r requirements.txt hypothesis pytest

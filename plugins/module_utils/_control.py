@@ -391,8 +391,10 @@ def _log_words(rank: RankDir) -> str:
 # --- stop -----------------------------------------------------------------------------------------------------------
 
 
-def stop(jobs_dir_path: str, job: str, seconds: float, check_mode: bool) -> dict[str, Any]:
-    """End all that there is of a job on this node, and prove it."""
+def stop(
+    jobs_dir_path: str, job: str, seconds: float, check_mode: bool, digest: str | None = None
+) -> dict[str, Any]:
+    """End all that there is of a job on this node, and prove it. With a digest, only what was started with that one."""
     jobs_dir = JobsDir(jobs_dir_path)
     problems = [problem for problem in (_job.name_problem(job),) if problem]
     _refuse(problems)
@@ -400,13 +402,17 @@ def stop(jobs_dir_path: str, job: str, seconds: float, check_mode: bool) -> dict
     if not ranks:
         return _stop_result(job, [], [], {})
     if check_mode:
-        return _stop_result(job, ranks, [rank for rank in ranks if _needs_stop(rank)], {})
+        return _stop_result(job, ranks, [rank for rank in ranks if _meant(rank, digest) and _needs_stop(rank)], {})
     with jobs_dir.locked(_LOCK_SECONDS):
-        stopped = [rank for rank in ranks if _needs_stop(rank)]
+        stopped = [rank for rank in ranks if _meant(rank, digest) and _needs_stop(rank)]
         ports = {rank.path: _master_port(rank) for rank in stopped}
         for rank in stopped:
             _end_rank(rank, seconds, "stopped on request")
         return _stop_result(job, ranks, stopped, ports)
+
+
+def _meant(rank: RankDir, digest: str | None) -> bool:
+    return digest is None or rank.observe().digest == digest
 
 
 def _needs_stop(rank: RankDir) -> bool:

@@ -45,7 +45,7 @@ options:
     description:
       - V(started) brings the job to life.
       - V(stopped) ends every process of the job on this node, in whatever state it is, and proves that none is left.
-        Only O(name), O(jobs_dir) and O(stop_timeout) count then.
+        Only O(name), O(jobs_dir), O(stop_timeout) and O(digest) count then.
     type: str
     choices: [started, stopped]
     default: started
@@ -144,6 +144,11 @@ options:
     description: Seconds that training processes get to end by themselves after SIGTERM before they are killed.
     type: int
     default: 30
+  digest:
+    description:
+      - With O(state=stopped), end the job only if it was started with the specification of this digest, as RV(digest) gives it.
+      - Whoever takes back a start of his own does not end what somebody else has started under the same name meanwhile.
+    type: str
 seealso:
   - module: trainyard.swift.swift_job_info
 """
@@ -330,6 +335,7 @@ def argument_spec() -> dict[str, Any]:
         "resume_from": {"type": "path"},
         "start_timeout": {"type": "int", "default": 30},
         "stop_timeout": {"type": "int", "default": 30},
+        "digest": {"type": "str"},
     }
 
 
@@ -337,7 +343,9 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     """Do what the options say."""
     options: dict[str, Any] = module.params
     if options["state"] == "stopped":
-        return _control.stop(options["jobs_dir"], options["name"], options["stop_timeout"], module.check_mode)
+        return _control.stop(
+            options["jobs_dir"], options["name"], options["stop_timeout"], module.check_mode, options["digest"]
+        )
 
     def make_runtime(spec: JobSpec) -> Runtime:
         if spec.runtime == "docker":

@@ -71,6 +71,8 @@ def test_the_installed_collection_trains(tmp_path: Path, inventory: Path) -> Non
 def test_the_newest_core_trains_without_a_deprecation(tmp_path: Path, inventory: Path) -> None:
     """From the environment of `make newest`: Python 3.13 and the newest ansible-core."""
     newest = ROOT / ".venv-newest" / "bin"
+    if not newest.exists() and not os.environ.get("CI"):
+        pytest.skip("NOT TESTED: the newest ansible-core, as `make newest` has found no Python for it")
     extra = tmp_path / "job.json"
     extra.write_text(json.dumps(job("e2e-newest")))
     out = command(

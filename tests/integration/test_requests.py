@@ -305,6 +305,15 @@ def test_stop_in_check_mode_stops_nothing(node: Node) -> None:
     assert node.info()["state"] == "running"
 
 
+def test_stop_of_one_specification_leaves_another_alone(node: Node) -> None:
+    """What another controller has started under the same name is not ours to take back."""
+    digest = node.start(seconds=300)["digest"]
+    assert node.stop(digest="0" * 64)["action"] == "none"
+    assert node.info()["state"] == "running"
+    assert node.stop(digest=digest)["action"] == "stop"
+    assert node.info()["state"] == "stopped"
+
+
 def test_stop_tells_who_has_the_port_now(node: Node) -> None:
     node.start(seconds=300)
     with socket.socket() as taken:
