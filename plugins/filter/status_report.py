@@ -13,7 +13,9 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils import _overview
 from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import Misuse
 
 
-def status_report(results: Any, rank_map: Any, unreachable: Any, generated_at: str = "", job: str = "") -> dict[str, Any]:
+def status_report(
+    results: Any, rank_map: Any, unreachable: Any, generated_at: str = "", job: str = ""
+) -> dict[str, Any]:
     """Sum up every job over its nodes."""
     try:
         return _overview.status_report(results, rank_map, unreachable, str(generated_at), str(job))

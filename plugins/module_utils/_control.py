@@ -391,9 +391,7 @@ def _log_words(rank: RankDir) -> str:
 # --- stop -----------------------------------------------------------------------------------------------------------
 
 
-def stop(
-    jobs_dir_path: str, job: str, seconds: float, check_mode: bool, digest: str | None = None
-) -> dict[str, Any]:
+def stop(jobs_dir_path: str, job: str, seconds: float, check_mode: bool, digest: str | None = None) -> dict[str, Any]:
     """End all that there is of a job on this node, and prove it. With a digest, only what was started with that one."""
     jobs_dir = JobsDir(jobs_dir_path)
     problems = [problem for problem in (_job.name_problem(job),) if problem]
