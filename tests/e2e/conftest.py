@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import ansible_runner
 import paramiko
@@ -52,17 +52,31 @@ class Run:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.stdout).replace('\\"', '"')
         return re.sub(r"\s+", " ", plain)
 
-    def reached(self) -> Counter[str]:
-        """How many tasks were sent to each host."""
-        count: Counter[str] = Counter()
+    def remote(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(event, data) of all tasks that were sent to a host of the cluster."""
         for event in self.events:
             data = event.get("event_data", {})
-            if event["event"] in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable") and (
-                data.get("resolved_action", data.get("task_action")) not in ON_THE_CONTROLLER
+            if (
+                event["event"].startswith("runner_on_")
+                and event["event"] != "runner_on_skipped"
+                and data.get("resolved_action", data.get("task_action")) not in ON_THE_CONTROLLER
                 and data.get("host") != "localhost"
+                and not data.get("res", {}).get("_ansible_delegated_vars")
             ):
-                count[data["host"]] += 1
-        return count
+                yield event["event"].removeprefix("runner_on_"), data
+
+    def reached(self) -> Counter[str]:
+        """How many tasks were sent to each host."""
+        return Counter(data["host"] for event, data in self.remote() if event != "start")
+
+    def order(self) -> dict[str, list[tuple[str, str]]]:
+        """For each task that ran on a host, its starts and ends in the order in which they happened."""
+        ran = {data["task_uuid"] for event, data in self.remote() if event != "start"}
+        order: dict[str, list[tuple[str, str]]] = {}
+        for event, data in self.remote():
+            if data["task_uuid"] in ran:
+                order.setdefault(f"{data['task']} ({data['task_uuid']})", []).append((event, data["host"]))
+        return order
 
 
 class Node:

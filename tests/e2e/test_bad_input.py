@@ -183,4 +183,6 @@ def test_a_docker_that_does_not_answer(play: Any, nodes: dict[str, Node]) -> Non
     try:
         refused(play("train.yml", train_job=JOB), "node2", "Docker", "systemctl")
     finally:
-        node.run("systemctl unmask --runtime docker.socket docker.service && systemctl start docker.service && docker start trainyard")
+        node.run(
+            "systemctl unmask --runtime docker.socket docker.service && systemctl start docker.service && docker start trainyard"
+        )
