@@ -66,9 +66,18 @@ install_requirements() {
 
 collection_is_there() { [ -e "$collections_dir/community/docker/MANIFEST.json" ]; }
 
-# Galaxy first; where it is out of reach, the same collections from PyPI's ansible package.
+# Done once for each content of requirements.yml.
 install_collections() {
-    collection_is_there && return
+    local mark
+    mark=$collections_dir/community/.requirements.$(sha256sum <requirements.yml | cut -d ' ' -f 1)
+    [ -e "$mark" ] && collection_is_there && return
+    fetch_collections
+    rm -f "$collections_dir"/community/.requirements.*
+    touch "$mark"
+}
+
+# Galaxy first; where it is out of reach, the same collections from PyPI's ansible package.
+fetch_collections() {
     say "Ansible: installing the collections of requirements.yml (up to 1 minute)"
     if timeout "$galaxy_timeout" "$venv/bin/ansible-galaxy" collection install --requirements-file requirements.yml \
         --collections-path collections --timeout 10 >/dev/null 2>&1 && collection_is_there; then

@@ -12,6 +12,12 @@ fail() {
     exit 1
 }
 
+# apt knows proxies only by their names in lower case.
+export_proxy() { [ -z "$2" ] || export "$1=$2"; }
+export_proxy http_proxy "${http_proxy:-${HTTP_PROXY:-}}"
+export_proxy https_proxy "${https_proxy:-${HTTPS_PROXY:-}}"
+export_proxy no_proxy "${no_proxy:-${NO_PROXY:-}}"
+
 # As root, or through sudo; the proxy settings go along.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
