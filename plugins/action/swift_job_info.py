@@ -21,6 +21,7 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._waiting import (
     pause,
     progress_line,
     timed_out,
+    with_age,
     worth_showing,
 )
 
@@ -84,8 +85,15 @@ class ActionModule(ActionBase):
         host = str(variables["inventory_hostname"])
         hosts = [str(name) for name in variables.get("ansible_play_batch") or [host]]
         job = str(self._task.args.get("name"))
-        patience = float(self._task.args.get("wait_timeout", 1800))
-        started = time.time()
+        given = self._task.args.get("wait_timeout", 1800)
+        try:
+            patience = float(given)
+        except (TypeError, ValueError):
+            return {
+                "failed": True,
+                "msg": f"wait_timeout is {given!r}. Give the seconds to wait as a number, such as 1800.",
+            }
+        started = time.monotonic()
         board = Board(f"{self._task._uuid} {job} {wait_for}", started)
         result = self._first_look(board, host, variables)
         if not result.get("jobs"):
@@ -93,9 +101,10 @@ class ActionModule(ActionBase):
         shown: list[Answer] = []
         shown_at = 0.0
         while True:
-            board.put(Answer.from_job(host, time.time(), result["jobs"][0]))
-            answers = board.answers(hosts)
-            waited = time.time() - started
+            instant = time.monotonic()
+            board.put(Answer.from_job(host, instant, result["jobs"][0]))
+            answers = [with_age(answer, wait_for, instant) for answer in board.answers(hosts)]
+            waited = instant - started
             if answers[0].host == host and worth_showing(answers, shown, waited - shown_at):
                 self._display.display(progress_line(job, answers, hosts, waited))
                 shown, shown_at = answers, waited
@@ -111,7 +120,7 @@ class ActionModule(ActionBase):
         try:
             return self._look(variables)
         except AnsibleError as exc:
-            board.put(Answer(host, time.time(), "unreachable", reason=str(exc)))
+            board.put(Answer(host, time.monotonic(), "unreachable", reason=str(exc)))
             raise
 
     def _look_again(self, board: Board, host: str, variables: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +134,7 @@ class ActionModule(ActionBase):
                 raise AnsibleConnectionFailure(f"The job could not be looked at: {reason}")
             except AnsibleError as exc:
                 if attempt == _TRIES:
-                    board.put(Answer(host, time.time(), "unreachable", reason=str(exc)))
+                    board.put(Answer(host, time.monotonic(), "unreachable", reason=str(exc)))
                     raise
                 self._display.vv(f"attempt {attempt} to look at {host} failed: {exc}")
                 time.sleep(2.0 * attempt)

@@ -101,6 +101,7 @@ def _present(answer: Mapping[str, Any]) -> bool:
 
 
 def _failures(job: Mapping[str, Any]) -> list[str]:
-    if job["state"] not in _BAD:
+    silent = any(node["state"] == "unknown" for node in job["nodes"])
+    if job["state"] not in _BAD and not silent:
         return []
     return [f"Job {job['name']}: {failure}" for failure in job["failures"] or [str(job["state"])]]

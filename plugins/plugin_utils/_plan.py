@@ -32,7 +32,7 @@ def plan_problems(results: Any, rank_map: Any) -> list[str]:
     plans = {name: mapping_or_empty(by_name.get(name)) for name in names}
     own = _own_problems(plans)
     good = {name: plan for name, plan in plans.items() if name not in own.names}
-    return [*own.sentences, *_differences(good)]
+    return [*own.sentences, *_shared_folders(plans), *_differences(good)]
 
 
 def picked_checkpoint(results: Any, rank_map: Any) -> str | None:
@@ -90,6 +90,17 @@ def _problems_of(plan: Mapping[str, Any]) -> list[str]:
 def _message(plan: Mapping[str, Any]) -> str:
     text = str(plan.get("msg") or plan.get("module_stderr") or plan.get("exception") or "").strip()
     return text.splitlines()[0].rstrip(".") if text else "no reason given"
+
+
+def _shared_folders(plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Nodes that would write into each other's files: names of one machine with one jobs directory."""
+    folders = _groups({name: plan["jobs_dir_id"] for name, plan in plans.items() if plan.get("jobs_dir_id")})
+    return [
+        f"{enumerate_names(names)} share one machine and one jobs directory there, where each would take the other's job "
+        "for its own. Give each a train_jobs_dir of its own in the inventory (host_vars)."
+        for _folder, names in folders
+        if len(names) > 1
+    ]
 
 
 def _differences(plans: Mapping[str, Mapping[str, Any]]) -> list[str]:

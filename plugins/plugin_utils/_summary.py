@@ -51,16 +51,17 @@ def job_summary(results: Any, rank_map: Any) -> dict[str, Any]:
 def combine_states(states: Sequence[str], last_step_reached: bool | None) -> tuple[str, str | None]:
     """One state for the job and, where the nodes' own states do not tell it, the reason.
 
-    C(last_step_reached) is null for a command that has no steps.
+    C(last_step_reached) is null for a command that has no steps. A node that does not answer says nothing about the
+    job: what the others say counts, as far as it tells the state of the whole job.
     """
-    present = set(states)
+    present = set(states) - {"unknown"}
     for decisive in ("failed", "lost"):
         if decisive in present:
             return decisive, None
+    if "unknown" in states and not present & {"starting", "running"}:
+        return "unknown", "Not every node answered, so the state of the job is not known."
     if present <= {"absent"}:
         return "absent", None
-    if "unknown" in present:
-        return "lost", "Not every node answered, so the state of the job is not known."
     if present == {"finished"}:
         return _finished(last_step_reached)
     return _mixed(present)
@@ -243,8 +244,10 @@ def _checkpoint_step(path: str) -> int:
 def _headline(summary: Mapping[str, Any]) -> str:
     name = f"Job {summary['name']}" if summary["name"] else "The job"
     nodes = summary["nodes"]
-    text = f"{name}: {summary['state']} on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
-    parts = _figures(summary)
+    silent = [str(row["name"]) for row in nodes if row["state"] == "unknown"]
+    count = f"{len(nodes) - len(silent)} of {len(nodes)}" if silent else str(len(nodes))
+    text = f"{name}: {summary['state']} on {count} {'node' if len(nodes) == 1 else 'nodes'}"
+    parts = [*([f"{enumerate_names(silent)} did not answer"] if silent else []), *_figures(summary)]
     waiting = [row for row in nodes if row["state"] in ("starting", "running") and row["detail"]]
     if waiting and summary["step"] is None:
         parts.append(f"waiting for {enumerate_names(list(dict.fromkeys(row['detail'] for row in waiting)))}")

@@ -83,8 +83,7 @@ def _ended(
     culprit = first_failure(views)
     if culprit is not None or (summary.get("state") in _ENDED_BADLY and not unseen):
         story = _story(culprit) if culprit is not None else []
-        rest = ["It was stopped on all other nodes."] if stops else []
-        return {"good": False, "stop": stops, "lines": [*failures, *story, *rest, _AGAIN]}
+        return {"good": False, "stop": stops, "lines": [*failures, *story, _AGAIN]}
     stopped = [view.name for view in views if view.state in ("stopped", "absent")]
     if stopped:
         line = f"{', '.join(stopped)}: the job was stopped there while it was waited for. No node goes on alone."
@@ -114,7 +113,7 @@ def _late(views: Sequence[NodeView], until: str, started: bool, patience: int) -
         return None
     tails = [line for view in views if not view.job.get("confirmed") for line in _story(view)]
     end = (
-        "The job was stopped on all nodes. Raise train_confirm_timeout if it only needs longer to load or to tokenise."
+        "Raise train_confirm_timeout if it only needs longer to load or to tokenise."
         if started
         else "It was running before this run and was left as it is."
     )
@@ -135,7 +134,7 @@ def verdict(results: Any, summary: Any, until: str, started: bool, patience: int
     if unseen:
         stop = started and until == "confirmed"
         end = (
-            "The job could not be confirmed and was stopped on the other nodes."
+            "The job could not be confirmed."
             if stop
             else "The job was left as it is. Ask for it with playbook status when the node is back."
         )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 #: A host that has not answered within so many seconds takes no part in this wait (no free fork, or skipped).
@@ -14,6 +14,8 @@ JOIN_SECONDS = 60.0
 _SHORTEST, _LONGEST = 2.0, 10.0
 #: A line at least this often while something moves, and while nothing does.
 _MOVING_SECONDS, _STILL_SECONDS = 15.0, 60.0
+#: A host that is looked at in vain for so long does not answer any more, whatever it said last.
+SILENT_SECONDS = 300.0
 _BROKEN = ("failed", "lost", "stopped", "absent")
 
 
@@ -22,7 +24,7 @@ class Answer:
     """What one host said when it was last asked."""
 
     host: str
-    time: float
+    time: float  # of the controller's monotonic clock, which all workers of a run share
     state: str
     reason: str = ""
     confirmed: bool = False
@@ -66,6 +68,17 @@ class Outcome:
 
     satisfied: bool
     reason: str
+
+
+def with_age(answer: Answer, wait_for: str, instant: float) -> Answer:
+    """This answer, or that the host is unreachable: its worker hangs, and has left no new answer for too long.
+
+    A host that is where it was waited for to be may have ended its wait, and owes no new answer.
+    """
+    age = instant - answer.time
+    if age <= SILENT_SECONDS or answer.broken or answer.reached(wait_for):
+        return answer
+    return replace(answer, state="unreachable", reason=f"no answer for {age:.0f} s; before, it was {answer.state}")
 
 
 def judge(wait_for: str, answers: Sequence[Answer], hosts: Sequence[str], waited: float) -> Outcome | None:

@@ -213,6 +213,7 @@ def test_failing_trainer_is_told_in_its_own_words(nodes: Nodes) -> None:
     assert "[node2 rank 1] the trainer's own error: ValueError: remaining_argv: ['--unheard_of', '1']" in failed.said
     assert "[node2 rank 1] Traceback (most recent call last):" in failed.said
     # The other node was well, and may not go on alone.
+    assert "The job was stopped on all nodes. Nothing of it remains there." in failed.flat
     assert nodes.processes() == []
 
     status = nodes.play("status")
@@ -255,6 +256,31 @@ def test_node_that_cannot_be_taken_back_is_named(nodes: Nodes) -> None:
     assert "was stopped again on all other nodes" not in failed.flat
     nodes.describe()
     assert nodes.play("stop").code == 0
+    assert nodes.processes() == []
+
+
+def test_node_on_which_a_failed_job_cannot_be_stopped_is_named(nodes: Nodes) -> None:
+    own = {"train_environment": environment(nodes, STAND_IN_EXIT=1)}
+    broken = "__train_verdict is defined and inventory_hostname == 'node1'"
+    nodes.describe(
+        node2=own,
+        train_environment=environment(nodes, **LONG),
+        ansible_python_interpreter=f"{{{{ '/nowhere/python3' if {broken} else '{sys.executable}' }}}}",
+    )
+    failed = nodes.play("train")
+    assert failed.code != 0
+    assert "[node2 rank 1] the trainer's own error: ValueError" in failed.said
+    assert "The job could not be stopped everywhere, end it with playbook stop: node1: " in failed.flat
+    assert "was stopped on all" not in failed.flat
+    assert nodes.processes()
+
+
+def test_nodes_with_one_jobs_directory_are_refused(nodes: Nodes) -> None:
+    nodes.describe(node2={"train_jobs_dir": str(nodes.folder / "node1")})
+    failed = nodes.play("train")
+    assert failed.code != 0
+    assert "node1 and node2 share one machine and one jobs directory there" in failed.flat
+    assert "Give each a train_jobs_dir of its own" in failed.flat
     assert nodes.processes() == []
 
 

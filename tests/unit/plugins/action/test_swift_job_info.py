@@ -19,7 +19,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
 
-    def time(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -113,6 +113,33 @@ def test_time_runs_out(clock: Clock) -> None:
     result = Scripted(looks, [], wait_timeout="7")._wait("confirmed", VARIABLES)
     assert result["wait_reason"] == "not confirmed after 7 s, waiting for: node1: the first logged step"
     assert result["elapsed"] == 7.0
+
+
+@pytest.mark.parametrize("given", ["abc", "", None, [5]])
+def test_a_time_that_is_no_number_is_refused_in_words(clock: Clock, given: Any) -> None:
+    result = Scripted([], [], wait_timeout=given)._wait("ended", VARIABLES)
+    assert result["failed"] is True
+    assert result["msg"].startswith(f"wait_timeout is {given!r}. Give the seconds")
+
+
+def test_a_host_whose_worker_hangs_is_unreachable_to_the_others(clock: Clock) -> None:
+    variables = {**VARIABLES, "ansible_play_batch": ["node1", "node2"]}
+    board = action.Board("task demo ended", clock.now)
+    board.put(Answer("node2", clock.now, "running"))
+    result = Scripted([_job() for _number in range(100)], [], wait_timeout=3600)._wait("ended", variables)
+    assert result["satisfied"] is False
+    assert 300 < result["elapsed"] < 320
+    assert result["wait_reason"].startswith("node2: unreachable (no answer for 3")
+    assert result["wait_reason"].endswith(" s; before, it was running)")
+
+
+def test_a_host_that_has_ended_its_wait_owes_no_answer(clock: Clock) -> None:
+    variables = {**VARIABLES, "ansible_play_batch": ["node1", "node2"]}
+    board = action.Board("task demo confirmed", clock.now)
+    board.put(Answer("node2", clock.now, "running", confirmed=True))
+    looks = [_job() for _number in range(60)] + [_job(confirmed=True)]
+    result = Scripted(looks, [], wait_timeout=3600)._wait("confirmed", variables)
+    assert (result["satisfied"], result["elapsed"] > 400) == (True, True)
 
 
 def test_answers_of_an_earlier_wait_do_not_count(clock: Clock) -> None:

@@ -99,6 +99,17 @@ def test_node_that_does_not_answer_is_a_failure() -> None:
     assert found["json"]["failures"] == ["node3: ssh does not get through."]
 
 
+def test_running_job_with_a_silent_node_is_no_success() -> None:
+    answers = {
+        "node1": {"jobs": [job("half", 0, "running")]},
+        "node2": {"jobs": [job("half", 1, "running")]},
+        "node3": {},
+    }
+    found = report(answers)
+    assert found["json"]["jobs"][0]["state"] == "running"
+    assert found["json"]["failures"] == ["Job half: node3 (rank 2): did not answer: no answer"]
+
+
 def test_output_is_prefixed_and_kept_apart() -> None:
     outputs = _overview.job_outputs(
         {

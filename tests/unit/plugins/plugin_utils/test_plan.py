@@ -128,6 +128,13 @@ def test_problems(plans: list[Any], parts: list[str]) -> None:
         assert part in problem
 
 
+def test_nodes_with_one_jobs_directory() -> None:
+    folders = ("boot:1:2", "boot:1:3", "boot:1:2", None, None)
+    (problem,) = problems(*(plan(jobs_dir_id=folder) for folder in folders))
+    assert problem.startswith("node1 and node3 share one machine and one jobs directory there")
+    assert "train_jobs_dir of its own" in problem
+
+
 def test_all_problems_at_once() -> None:
     found = problems(plan(), {"problems": ["one", "two"]}, plan(nproc_per_node=4, trainer_version="3.12.0"))
     assert found[:2] == ["node2: one", "node2: two"]

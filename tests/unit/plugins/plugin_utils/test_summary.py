@@ -36,8 +36,15 @@ STATES = ["absent", "starting", "running", "finished", "failed", "stopped", "los
         (["absent", "absent"], False, "absent"),
         (["absent", "running"], False, "failed"),
         (["absent", "finished"], True, "lost"),
-        (["absent", "unknown"], False, "lost"),
-        (["running", "unknown"], False, "lost"),
+        (["absent", "unknown"], False, "unknown"),
+        (["stopped", "unknown"], False, "unknown"),
+        (["finished", "unknown"], True, "unknown"),
+        (["unknown", "unknown"], None, "unknown"),
+        (["running", "unknown"], False, "running"),
+        (["starting", "unknown"], False, "starting"),
+        (["failed", "unknown"], False, "failed"),
+        (["lost", "unknown"], False, "lost"),
+        (["absent", "running", "unknown"], False, "failed"),
         ([], None, "absent"),
     ],
 )
@@ -49,7 +56,8 @@ def test_combine_states(states: list[str], last_step: bool | None, state: str) -
 @given(st.lists(st.sampled_from(STATES), max_size=6), st.sampled_from([True, False, None]))
 def test_finished_only_when_all_finished(states: list[str], last_step: bool | None) -> None:
     state, _reason = combine_states(states, last_step)
-    assert state in STATES[:-1]
+    assert state in STATES
+    assert state != "unknown" or "unknown" in states
     assert (state == "finished") == (bool(states) and set(states) == {"finished"} and last_step is not False)
     if "failed" in states:
         assert state == "failed"
@@ -226,7 +234,11 @@ def test_details_of_a_failure(changes: dict[str, Any], detail: str) -> None:
 def test_answers_of_a_second_node(answer: Any, state: str, detail: str) -> None:
     found = summary(job(0, progress=PROGRESS), answer)
     assert (found["nodes"][1]["state"], found["nodes"][1]["detail"]) == (state, detail)
-    assert found["state"] == ("failed" if state == "absent" else "lost")
+    assert found["state"] == ("failed" if state == "absent" else "running")
+    if state == "unknown":
+        assert found["headline"].startswith("Job demo: running on 1 of 2 nodes, node2 did not answer, step 5 of 10")
+        (failure,) = found["failures"]
+        assert failure.startswith("node2 (rank 1): did not answer")
     assert len(found["failures"]) == 1
 
 

@@ -96,6 +96,20 @@ def test_trainers_own_error_and_its_last_lines_are_told() -> None:
     assert "train_resume=true" in text
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (job(0, "running"), job(1, "failed", **FAILED)),
+        (job(0, "running"), job(1, "running", confirmed=False)),
+        (job(0, "running"), GONE),
+    ],
+)
+def test_nothing_is_claimed_about_a_stop_that_is_still_to_come(one: Any, two: Any) -> None:
+    found = judge(one, two, "confirmed")
+    assert found["stop"]
+    assert not [line for line in found["lines"] if "stopped" in line]
+
+
 def test_steps_that_are_missing_at_the_end_are_told() -> None:
     short = job(0, "finished", progress={"step": 3, "steps": 5})
     found = judge(short, job(1, "finished"), "ended")
