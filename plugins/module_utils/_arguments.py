@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
-_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
+#: A word that begins with a dash and is no flag.
+NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 _GLOB_CHARACTERS = frozenset("*?[")
 _PATH_STARTS = ("/", "./", "../")
 
@@ -26,8 +27,13 @@ def render(arguments: Mapping[str, Any]) -> list[str]:
 
 def canonical(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     """The words of each flag by its name, nulls left out: equal for arguments that mean the same."""
-    words = {str(name): _value_words(value) for name, value in arguments.items()}
-    return {name: values for name, values in words.items() if values}
+    words = ((flag_name(str(name)), _value_words(value)) for name, value in arguments.items())
+    return {name: values for name, values in words if values}
+
+
+def flag_name(name: str) -> str:
+    """One spelling of a flag: the trainer takes hyphens for underscores."""
+    return name.replace("-", "_")
 
 
 def text(value: Any) -> str:
@@ -65,7 +71,20 @@ def problems(arguments: Any) -> list[str]:
     for name, value in arguments.items():
         found.extend(_name_problems(name))
         found.extend(_value_problems(name, value))
-    return found
+    return [*found, *_twice(arguments)]
+
+
+def _twice(arguments: Mapping[str, Any]) -> list[str]:
+    """Flags that are given under two spellings, of which the trainer would use the last."""
+    spellings: dict[str, list[str]] = {}
+    for name, value in arguments.items():
+        if isinstance(name, str) and value is not None:
+            spellings.setdefault(flag_name(name), []).append(name)
+    return [
+        f"The arguments {' and '.join(repr(name) for name in names)} are one and the same flag. Keep one of them."
+        for names in spellings.values()
+        if len(names) > 1
+    ]
 
 
 def _flag_words(name: str, values: list[str]) -> list[str]:
@@ -77,7 +96,7 @@ def _flag_words(name: str, values: list[str]) -> list[str]:
 
 
 def _like_flag(word: str) -> bool:
-    return word.startswith("-") and not _NUMBER.match(word)
+    return word.startswith("-") and not NUMBER.match(word)
 
 
 def _value_words(value: Any) -> list[str]:

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.trainyard.swift.plugins.module_utils import _arguments
 from ansible_collections.trainyard.swift.plugins.module_utils._errors import SwiftError
 from ansible_collections.trainyard.swift.plugins.module_utils._job import COMMANDS, FRAMEWORKS
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][A-Za-z0-9_-]*)(?:=(.*))?\Z", re.DOTALL)
-_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 _CONTINUATION = re.compile(r"\\[ \t]*(?:\r?\n|\Z)")
 _SHELL = {
     ";": "a second command",
@@ -245,9 +245,9 @@ def _take_arguments(words: Sequence[str]) -> dict[str, Any]:
     given: dict[str, list[str]] = {}
     current: list[str] | None = None
     for word in words:
-        if word.startswith("-") and not _NUMBER.match(word):
+        if word.startswith("-") and not _arguments.NUMBER.match(word):
             name, value = _flag(word)
-            if name in given:
+            if _arguments.flag_name(name) in map(_arguments.flag_name, given):
                 raise CommandLineError(
                     f"The command line gives --{name} twice, and the trainer would use the last one only. "
                     "Give it once, with all its values after it."

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.trainyard.swift.plugins.module_utils import (
@@ -97,7 +97,12 @@ _NO_PLAN: dict[str, Any] = {
 def start(request: StartRequest, make_runtime: Callable[[_job.JobSpec], _runtime.Runtime]) -> dict[str, Any]:
     """Bring one node's part of a job to life, or say why that is not needed or not possible."""
     jobs_dir = JobsDir(request.spec.jobs_dir)
-    problems = [*_job.problems(request.spec), *jobs_dir.problems(), *secret_problems(request.secrets)]
+    problems = [
+        *_job.problems(request.spec),
+        *_environment.problems(request.spec.environment, request.secrets),
+        *jobs_dir.problems(),
+        *secret_problems(request.secrets),
+    ]
     if problems:
         raise SwiftError(problems)
     if request.check_mode:
@@ -124,7 +129,7 @@ def _start(
 ) -> dict[str, Any]:
     spec = request.spec
     rank = RankDir(spec.jobs_dir, spec.name, spec.node_rank)
-    seen = rank.observe()
+    seen = _newest(rank, jobs_dir)
     changes = _differences(seen, spec)
     same = seen.digest == spec.digest()
     decision = _states.decide(seen.state, same, request.replace, request.rerun, [str(item["key"]) for item in changes])
@@ -151,6 +156,19 @@ def _start(
     return result
 
 
+def _newest(rank: RankDir, jobs_dir: JobsDir) -> Observation:
+    """What this node knows of the job: its newest attempt, under whatever rank the node had in the job then."""
+    own = rank.observe()
+    if own.state in _states.LIVE:
+        return own
+    others = [other for other in jobs_dir.ranks(rank.job) if other.path != rank.path]
+    newest = max([rank, *others], key=lambda each: each.begun())
+    seen = newest.observe()
+    if newest is rank or seen.state in _states.LIVE:
+        return own  # one that runs under another rank is told with all that occupies this node
+    return replace(seen, status={**seen.status, "attempt": max(seen.attempt, own.attempt)})
+
+
 def _make_room(request: StartRequest, rank: RankDir) -> None:
     """End what this start takes the place of: a job that is replaced, or what is left of an earlier attempt."""
     if _needs_stop(rank):
@@ -165,6 +183,7 @@ def _common(rank: RankDir, seen: Observation, spec: _job.JobSpec) -> dict[str, A
         "digest": spec.digest(),
         "secret_names": sorted(spec.secret_names),
         "folder": rank.path,
+        "jobs_dir_id": _procfs.folder_id(spec.jobs_dir),
         "warnings": [],
     }
 
@@ -324,14 +343,28 @@ def _port_problems(spec: _job.JobSpec, state: str | None, rank: RankDir) -> list
 
 def _launch(request: StartRequest, rank: RankDir, seen: Observation, plan: Plan, runtime: _runtime.Runtime) -> str:
     """Write the job's files, start the supervisor, and wait for its first sign of life. Returns the state."""
-    spec = request.spec
     attempt = seen.attempt + 1
     rank.create()
-    rank.keep_output(seen.attempt)
+    rank.keep_output(rank.observe().attempt)
     # First of all: should this module end half way, the job is lost, not finished with a specification that never ran.
     rank.write("status.json", {"schema": _supervisor.SCHEMA, "state": "starting", "attempt": attempt})
     rank.remove("stop.json")
     rank.remove("secrets.json")
+    try:
+        _write_start(request, rank, attempt, plan)
+        runtime.launch(rank.path, rank.marker())
+        return _handshake(rank, attempt, request.start_timeout)
+    except BaseException:
+        # A supervisor that lives needs them and removes them; one that comes too late finds none and starts nothing.
+        _await_unlocked(rank, _LAST_BREATH)
+        if not rank.lock_held():
+            rank.remove("secrets.json")
+        raise
+
+
+def _write_start(request: StartRequest, rank: RankDir, attempt: int, plan: Plan) -> None:
+    """What the supervisor needs: the secrets, itself, and what to start."""
+    spec = request.spec
     if request.secrets:
         rank.write("secrets.json", {name: str(value) for name, value in request.secrets.items()})
     _supervisor.write_atomically(rank.file("supervisor.py"), _runtime.source("_supervisor"))
@@ -348,6 +381,8 @@ def _launch(request: StartRequest, rank: RankDir, seen: Observation, plan: Plan,
             "environment": plan.environment,
             "marker": rank.marker(),
             "drop": list(_environment.DROPPED),
+            "facts": list(_environment.RANK_FACTS),
+            "secret_names": sorted(request.secrets),
             "bin_dir": spec.bin_dir,
             "cwd": None if spec.runtime == "docker" else os.path.expanduser("~"),
             "stop_grace": request.stop_timeout,
@@ -355,8 +390,6 @@ def _launch(request: StartRequest, rank: RankDir, seen: Observation, plan: Plan,
             "plan": plan.result(),
         },
     )
-    runtime.launch(rank.path, rank.marker())
-    return _handshake(rank, attempt, request.start_timeout)
 
 
 def _handshake(rank: RankDir, attempt: int, seconds: float) -> str:
@@ -401,11 +434,15 @@ def stop(jobs_dir_path: str, job: str, seconds: float, check_mode: bool, digest:
         return _stop_result(job, [], [], {})
     if check_mode:
         return _stop_result(job, ranks, [rank for rank in ranks if _meant(rank, digest) and _needs_stop(rank)], {})
-    with jobs_dir.locked(_LOCK_SECONDS):
+    for rank in ranks:
+        if rank.lock_held() and _meant(rank, digest):
+            # Before the wait for the lock: who stops it already may have more patience than this request.
+            _allow(rank, seconds)
+    with jobs_dir.locked(_LOCK_SECONDS + seconds):
         stopped = [rank for rank in ranks if _meant(rank, digest) and _needs_stop(rank)]
         ports = {rank.path: _master_port(rank) for rank in stopped}
         for rank in stopped:
-            _end_rank(rank, seconds, "stopped on request")
+            _end_rank(rank, seconds, "stopped on request", granted=True)
         return _stop_result(job, ranks, stopped, ports)
 
 
@@ -454,9 +491,15 @@ def _master_port(rank: RankDir) -> int | None:
     return int(spec["master_port"]) if spec.get("node_rank") == 0 and spec.get("master_port") else None
 
 
-def _end_rank(rank: RankDir, seconds: float, reason: str) -> None:
-    """Ask the supervisor to end everything, then look for what it may have missed. Raises if something is left."""
+def _allow(rank: RankDir, seconds: float) -> None:
+    """Leave for the supervisor how long the processes may take to end by themselves."""
     rank.write("stop.json", {"grace": seconds})
+
+
+def _end_rank(rank: RankDir, seconds: float, reason: str, granted: bool = False) -> None:
+    """Ask the supervisor to end everything, then look for what it may have missed. Raises if something is left."""
+    if not granted or rank.read("stop.json") is None:
+        _allow(rank, seconds)
     if rank.lock_held():
         _ask_supervisor(rank)
         _await_unlocked(rank, seconds + _STOP_MARGIN)

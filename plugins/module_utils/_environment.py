@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.trainyard.swift.plugins.module_utils._job import JobSpec, environment_text
@@ -37,6 +37,23 @@ DROPPED: tuple[str, ...] = (
     "*_proxy",
     "*_PROXY",
 )
+
+#: Names that cannot be given, since they would set the job's layout anew, each with the reason.
+REFUSED: dict[str, str] = {
+    "NODE_RANK": "ranks come from the order of the inventory (or swift_node_rank)",
+    "RANK": "torchrun gives it to each process",
+    "LOCAL_RANK": "torchrun gives it to each process",
+    "WORLD_SIZE": "it follows from the nodes and nproc_per_node",
+    "LOCAL_WORLD_SIZE": "it follows from nproc_per_node",
+    "PET_NNODES": "the number of nodes is that of the inventory",
+    "PET_NODE_RANK": "ranks come from the order of the inventory (or swift_node_rank)",
+    "PET_NPROC_PER_NODE": "use nproc_per_node",
+    "PET_MASTER_ADDR": "use master_addr",
+    "PET_MASTER_PORT": "use master_port",
+    "PET_STANDALONE": "each node would train alone",
+    "PET_RDZV_BACKEND": "another rendezvous would number the ranks anew",
+    "PET_RDZV_ENDPOINT": "another rendezvous would number the ranks anew",
+}
 
 KNOWN: tuple[str, ...] = (
     *RANK_FACTS,
@@ -225,6 +242,28 @@ def derive(spec: JobSpec, cores: int, visible_gpus: Sequence[int]) -> Environmen
     warnings = [_overruled(name, given[name], used) for name, used in facts.items() if given.get(name, used) != used]
     warnings.extend(_thread_warnings(given.get("OMP_NUM_THREADS"), cores, processes))
     return Environment(values=values, warnings=warnings)
+
+
+def problems(environment: Mapping[str, object], secrets: Iterable[str]) -> list[str]:
+    """What is wrong with the names of a job's variables; of the secrets only the names are looked at."""
+    found = [name_problem(name) or refusal(name) for name in environment]
+    for name in secrets:
+        found += [name_problem(name), secret_refusal(name)]
+        if name in environment:
+            found.append(f"{name} is in secrets and in environment, where it would be seen. Keep it in secrets only.")
+    return [problem for problem in found if problem]
+
+
+def refusal(name: str) -> str | None:
+    """Why a variable of this name cannot be given, or nothing."""
+    return f"{name} cannot be given: {REFUSED[name]}. Remove it." if name in REFUSED else None
+
+
+def secret_refusal(name: str) -> str | None:
+    """Why a secret cannot have this name, or nothing."""
+    if name in REFUSED or name in RANK_FACTS:
+        return f"{name} is not a secret but a part of the job's layout. Remove it."
+    return None
 
 
 def name_problem(name: object) -> str | None:

@@ -82,6 +82,24 @@ def boot_id() -> str:
         return ""
 
 
+def folder_id(path: str) -> str | None:
+    """A name for a folder that two nodes share only if it is one and the same folder; nothing where it cannot be told.
+
+    Containers on one kernel have the same boot id, and then device and inode numbers tell their folders apart.
+    For a folder that is not there yet, the nearest one above it counts, with the rest of the path.
+    """
+    boot = boot_id()
+    above, rest = os.path.realpath(path), ""
+    while not os.path.isdir(above) and above != "/":
+        above, name = os.path.split(above)
+        rest = f"/{name}{rest}"
+    try:
+        found = os.stat(above)
+    except OSError:
+        return None
+    return f"{boot}:{found.st_dev}:{found.st_ino}{rest}" if boot else None
+
+
 # --- locks ----------------------------------------------------------------------------------------------------------
 
 

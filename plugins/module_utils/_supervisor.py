@@ -39,6 +39,11 @@ KILL_SECONDS = 20.0
 #: Somebody who asks whether the lock is held may hold it for an instant.
 LOCK_SECONDS = 3.0
 LOCKED_OUT = 75
+#: Seconds for which the final status is tried again where it cannot be written (a full disk), and the pause between.
+WRITE_SECONDS = 30.0
+WRITE_PAUSE = 1.0
+#: Open files that a trainer may have. Where the kernel has no limit, programs that go through all numbers would hang.
+OPEN_FILES = 1048576
 
 _POLL = 0.05
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
@@ -79,18 +84,20 @@ def supervise(directory: str) -> int:
         "signal": None,
         "reason": "",
     }
-    _write_status(directory, status)
-    status.update(_attempt(directory, spec, lock, status))
+    try:
+        _write_status(directory, status)
+        status.update(_attempt(directory, spec, lock, status))
+    finally:
+        _remove(os.path.join(directory, "secrets.json"))
     status["ended_at"] = status["ended_at"] or now()
-    _remove(os.path.join(directory, "secrets.json"))
-    _write_status(directory, status)
+    _write_final_status(directory, status)
     log(f"attempt {spec['attempt']} ended: {status['state']} ({status['reason']})")
     return 0
 
 
 def _attempt(directory: str, spec: Mapping[str, Any], lock: int, status: dict[str, Any]) -> dict[str, Any]:
     """Start guard and trainer, wait for their end, and say how it was."""
-    environment = trainer_environment(spec, os.environ, _secrets(directory))
+    environment = trainer_environment(spec, os.environ, _secrets(directory, spec))
     log(f"attempt {spec['attempt']}: {' '.join(spec['argv'])}")
     reports, guard_end = os.pipe()
     supervisor_pid = os.getpid()
@@ -102,24 +109,36 @@ def _attempt(directory: str, spec: Mapping[str, Any], lock: int, status: dict[st
     os.close(guard_end)
     with os.fdopen(reports, encoding="utf-8") as lines:
         first = _report(lines.readline())
+        written = True
         if "trainer_pid" in first:
             status.update(state="running", trainer_pid=first["trainer_pid"])
-            _write_status(directory, status)
-        guard_end_status = _await_guard(guard_pid, directory, spec)
+            written = _status_written(directory, status)
+        guard_end_status = _await_guard(
+            guard_pid, directory, spec, lambda: written or _status_written(directory, status)
+        )
         last = _report(lines.read()) or first
-    left = end_tree(ORPHAN_GRACE)
+    left = end_tree(lambda: ORPHAN_GRACE)
     return outcome(last, guard_end_status, left)
 
 
-def _await_guard(guard_pid: int, directory: str, spec: Mapping[str, Any]) -> int:
-    """Wait until the guard has ended, passing a request to stop on to it. Returns its wait status."""
+def _await_guard(guard_pid: int, directory: str, spec: Mapping[str, Any], written: Callable[[], bool]) -> int:
+    """Wait until the guard has ended, passing a request to stop on to it. Returns its wait status.
+
+    C(written) is asked until it says yes: a status that had no room on the disk is tried again.
+    """
     deadline: float | None = None
+    settled = written()
     while True:
         ended = _reaped(guard_pid)
         if ended is not None:
             return ended
-        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-        caught = _wait_signal(remaining)
+        if not settled and deadline is None:
+            caught = _wait_signal(WRITE_PAUSE)
+            if caught is None:
+                settled = written()
+                continue
+        else:
+            caught = _wait_signal(None if deadline is None else max(0.0, deadline - time.monotonic()))
         if caught == signal.SIGTERM and deadline is None:
             deadline = time.monotonic() + stop_grace(directory, spec) + KILL_SECONDS + 5
             log("asked to stop")
@@ -198,9 +217,14 @@ def guard(directory: str, spec: Mapping[str, Any], environment: dict[str, str], 
         stopped = _wait_signal(None if os.getppid() == parent else 0.0) in (signal.SIGTERM, None)
         status = _reaped(trainer)
     if status is not None:
-        stopped, grace = False, LEFTOVER_GRACE
-    else:
-        grace = stop_grace(directory, spec) if os.getppid() == parent else ORPHAN_GRACE
+        stopped = False
+    orphaned = os.getppid() != parent
+
+    def grace() -> float:
+        if status is not None:
+            return LEFTOVER_GRACE
+        return ORPHAN_GRACE if orphaned else stop_grace(directory, spec)
+
     statuses: dict[int, int] = {} if status is None else {trainer: status}
     ended_at = now()
     left = end_tree(grace, hurry=lambda: os.getppid() != parent, statuses=statuses)
@@ -252,23 +276,25 @@ def stop_grace(directory: str, spec: Mapping[str, Any]) -> float:
 
 
 def end_tree(
-    grace: float,
+    grace: Callable[[], float],
     hurry: Callable[[], bool] = lambda: False,
     statuses: dict[int, int] | None = None,
 ) -> list[int]:
     """End all descendants of this process: SIGTERM, after the grace SIGKILL, until /proc shows none.
 
+    The grace is asked for again and again: somebody may be in more of a hurry than the one who stopped the job first.
     Returns the pids that outlived SIGKILL (a process stuck in the kernel cannot be ended by anybody).
     """
     collected: dict[int, int] = {} if statuses is None else statuses
-    kill_at = time.monotonic() + grace
-    give_up_at = kill_at + KILL_SECONDS
+    began = time.monotonic()
+    kill_at = began + grace()
     asked: set[int] = set()
     while True:
         _reap_all(collected)
         alive = descendants(os.getpid())
         instant = time.monotonic()
-        if not alive or instant > give_up_at:
+        kill_at = min(kill_at, max(instant, began + grace()))
+        if not alive or instant > kill_at + KILL_SECONDS:
             return alive
         if hurry():
             kill_at = min(kill_at, instant + ORPHAN_GRACE)
@@ -385,7 +411,8 @@ def prctl(option: int, value: int) -> None:
 
 def _raise_open_files() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def take_lock(path: str) -> int | None:
@@ -406,11 +433,16 @@ def take_lock(path: str) -> int | None:
 def trainer_environment(
     spec: Mapping[str, Any], inherited: Mapping[str, str], secrets: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the trainer gets: the runtime's environment without what would mislead it, the job's, and the secrets."""
+    """What the trainer gets: the runtime's environment without what would mislead it, the job's, and the secrets.
+
+    The facts about ranks are always those of the specification.
+    """
     kept = {
         name: value for name, value in inherited.items() if not any(matches(name, pattern) for pattern in spec["drop"])
     }
-    values = {**kept, **spec["environment"], **secrets, **spec["marker"]}
+    own = spec["environment"]
+    facts = {name: own[name] for name in spec.get("facts", ()) if name in own}
+    values = {**kept, **own, **secrets, **facts, **spec["marker"]}
     if spec.get("bin_dir"):
         values["PATH"] = f"{spec['bin_dir']}:{values.get('PATH', os.defpath)}"
     return values
@@ -423,11 +455,11 @@ def matches(name: str, pattern: str) -> bool:
     return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
 
 
-def _secrets(directory: str) -> dict[str, str]:
-    try:
-        values = read_json(os.path.join(directory, "secrets.json"))
-    except FileNotFoundError:
+def _secrets(directory: str, spec: Mapping[str, Any]) -> dict[str, str]:
+    """The secrets' values. Where they are gone, whoever asked for this start has given it up."""
+    if not spec.get("secret_names"):
         return {}
+    values = read_json(os.path.join(directory, "secrets.json"))
     return {str(name): str(value) for name, value in values.items()}
 
 
@@ -475,15 +507,39 @@ def _write_status(directory: str, status: Mapping[str, Any]) -> None:
     write_atomically(os.path.join(directory, "status.json"), json.dumps(status, indent=1) + "\n")
 
 
+def _status_written(directory: str, status: Mapping[str, Any]) -> bool:
+    """Write the status if there is room for it. A healthy trainer does not end because there is none."""
+    try:
+        _write_status(directory, status)
+    except OSError as exc:
+        log(f"the status {status['state']!r} could not be written: {exc}")
+        return False
+    return True
+
+
+def _write_final_status(directory: str, status: Mapping[str, Any]) -> None:
+    """Write the status that stays. Without it a job that has finished would count as lost."""
+    give_up_at = time.monotonic() + WRITE_SECONDS
+    while not _status_written(directory, status):
+        if time.monotonic() > give_up_at:
+            log(f"given up after {WRITE_SECONDS:g} s; the status would be: {json.dumps(status)}")
+            return
+        time.sleep(WRITE_PAUSE)
+
+
 def write_atomically(path: str, text: str) -> None:
     """Replace a file so that readers see the old or the new text, never a part, even after a power loss."""
     temporary = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(temporary)  # it takes up room, and may hold secrets
+        raise
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -67,7 +67,9 @@ options:
     type: dict
     default: {}
   environment:
-    description: Further environment variables. They win over the derived ones, except for the facts about ranks.
+    description:
+      - Further environment variables. They win over the derived ones, except for the facts about ranks.
+      - Names that would set the layout of the job anew, such as C(WORLD_SIZE) or C(PET_NNODES), are refused.
     type: dict
     default: {}
   secrets:
@@ -243,6 +245,12 @@ folder:
   returned: success
   type: str
   sample: /var/lib/trainyard/jobs/qwen3-pt/rank-0
+jobs_dir_id:
+  description:
+    - A name for the folder O(jobs_dir). It is equal on two nodes only if they share one and the same folder.
+    - Null where that cannot be told.
+  returned: when O(state=started)
+  type: str
 msg:
   description: What was done, in words.
   returned: always

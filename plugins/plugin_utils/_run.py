@@ -22,21 +22,6 @@ from ansible_collections.trainyard.swift.plugins.plugin_utils._reading import (
 DEFAULT_PORT = 29500
 _DEFAULTS = {"framework": "swift", "command": "pt", "runtime": "docker", "master_port": DEFAULT_PORT}
 _SETTINGS = {"NPROC_PER_NODE": "nproc_per_node", "MASTER_ADDR": "master_addr", "MASTER_PORT": "master_port"}
-_REFUSED = {
-    "NODE_RANK": "ranks come from the order of the inventory (or swift_node_rank)",
-    "RANK": "torchrun gives it to each process",
-    "LOCAL_RANK": "torchrun gives it to each process",
-    "WORLD_SIZE": "it follows from the nodes and nproc_per_node",
-    "LOCAL_WORLD_SIZE": "it follows from nproc_per_node",
-    "PET_NNODES": "the number of nodes is that of the inventory",
-    "PET_NODE_RANK": "ranks come from the order of the inventory (or swift_node_rank)",
-    "PET_NPROC_PER_NODE": "use nproc_per_node",
-    "PET_MASTER_ADDR": "use master_addr",
-    "PET_MASTER_PORT": "use master_port",
-    "PET_STANDALONE": "each node would train alone",
-    "PET_RDZV_BACKEND": "another rendezvous would number the ranks anew",
-    "PET_RDZV_ENDPOINT": "another rendezvous would number the ranks anew",
-}
 _SECRET_NAME = re.compile(r"(?:_|\b)(?:TOKEN|API_KEY|SECRET|PASSWORD|ACCESS_KEY)\Z", re.IGNORECASE)
 
 
@@ -125,11 +110,9 @@ class _Run:
         given = {**pasted, **self._mapping("environment")}
         usable: dict[str, Any] = {}
         for name, value in given.items():
-            problem = _environment.name_problem(name) or self._value_problem(name, value)
+            problem = _environment.name_problem(name) or self._value_problem(name, value) or _environment.refusal(name)
             if problem:
                 self.problems.append(f"train_environment: {problem}")
-            elif name in _REFUSED:
-                self.problems.append(f"train_environment: {name} cannot be given: {_REFUSED[name]}. Remove it.")
             else:
                 usable[name] = value
         environment = _job.environment_text(usable)
@@ -221,13 +204,8 @@ class _Run:
             return []
         names = sorted(str(name) for name in secrets)
         for name in names:
-            problem = _environment.name_problem(name)
-            if problem:
-                self.problems.append(f"train_secrets: {problem}")
-            if name in _REFUSED or name in _environment.RANK_FACTS:
-                self.problems.append(
-                    f"train_secrets: {name} is not a secret but a part of the job's layout. Remove it."
-                )
+            found = (_environment.name_problem(name), _environment.secret_refusal(name))
+            self.problems.extend(f"train_secrets: {problem}" for problem in found if problem)
             if name in environment:
                 self.problems.append(
                     f"{name} is in train_secrets and in train_environment, where it would be seen. "
@@ -264,8 +242,8 @@ def is_loopback(address: str) -> bool:
 
 
 def _flag_name(name: str) -> str:
-    """One spelling of a flag: the trainer takes hyphens for underscores."""
-    return name.lstrip("-").replace("-", "_")
+    """One spelling of a flag, without its dashes."""
+    return _arguments.flag_name(name.lstrip("-"))
 
 
 def _plain(value: Any) -> Any:

@@ -10,10 +10,11 @@ import signal
 import stat
 import subprocess
 import threading
+import time
 from typing import Any
 
 import pytest
-from ansible_collections.trainyard.swift.plugins.module_utils import _procfs
+from ansible_collections.trainyard.swift.plugins.module_utils import _procfs, _runtime, _supervisor
 from harness import ModuleFailed, Node, run_module, wait_until
 
 
@@ -44,7 +45,8 @@ def test_the_trainer_gets_a_clean_surrounding(node: Node, monkeypatch: pytest.Mo
     assert environment["NNODES"] == "1"
     assert environment["TRAINYARD_JOB"] == "demo/rank-0"
     assert environment["PATH"].startswith(f"{node.bin_dir}:")
-    assert facts["open_files"][0] == facts["open_files"][1]
+    soft, hard = facts["open_files"]
+    assert soft == (_supervisor.OPEN_FILES if hard < 0 else min(hard, _supervisor.OPEN_FILES))
     assert facts["session"] == facts["pid"]
     assert facts["mask"] == []
 
@@ -129,6 +131,51 @@ def test_stop_kills_what_does_not_listen(node: Node) -> None:
     assert 0.9 < took < 6
     assert node.gone(pids)
     assert node.status()["signal"] == signal.SIGKILL
+
+
+def test_a_second_stop_may_be_in_more_of_a_hurry(node: Node) -> None:
+    node.start(seconds=300, children=2, ignore_term=True)
+    node.facts()
+    pids = node.rank().processes()
+    patient = os.fork()
+    if patient == 0:
+        node.stop(stop_timeout=120)
+        os._exit(0)
+    wait_until(lambda: (node.rank().read("stop.json") or {}).get("grace") == 120)
+    started = time.monotonic()
+    assert node.stop(digest="0" * 64, check=True)["action"] == "none"
+    assert node.stop(stop_timeout=1)["state"] == "stopped"
+    assert time.monotonic() - started < 15
+    assert os.waitpid(patient, 0)[1] == 0
+    assert node.gone(pids)
+    assert node.status()["signal"] == signal.SIGKILL
+
+
+_FULL_DISK = """
+import errno, importlib.util, sys
+spec = importlib.util.spec_from_file_location("supervisor", {path!r})
+supervisor = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervisor)
+supervisor.WRITE_PAUSE = 0.2
+write, left = supervisor._write_status, {{"running": 3, "finished": 3}}
+def limited(directory, status):
+    state = status["state"]
+    left[state] = left.get(state, 0) - 1
+    if left[state] >= 0:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    write(directory, status)
+supervisor._write_status = limited
+raise SystemExit(supervisor.main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_is_no_end_of_a_healthy_trainer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_runtime, "source", lambda name: _FULL_DISK.format(path=_supervisor.__file__))
+    assert node.start(seconds=2)["state"] == "running"
+    node.wait_for_state("finished")
+    log = (node.jobs_dir / "demo" / "rank-0" / "supervisor.log").read_text(encoding="utf-8")
+    for state in ("running", "finished"):
+        assert log.count(f"the status {state!r} could not be written: [Errno 28] No space left on device") == 3
 
 
 def test_stop_ends_processes_that_are_suspended(node: Node) -> None:

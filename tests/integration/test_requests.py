@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainyard.swift.plugins.module_utils import _control, _jobs_dir, _procfs, _runtime
-from harness import ModuleFailed, Node, run_module
+from ansible_collections.trainyard.swift.plugins.module_utils import _control, _jobs_dir, _procfs, _runtime, _supervisor
+from ansible_collections.trainyard.swift.plugins.module_utils._errors import SwiftError
+from harness import ModuleFailed, Node, run_module, wait_until
 
 
 def _state(node: Node, state: str) -> None:
@@ -183,6 +184,14 @@ def test_a_master_address_of_somebody_else(node: Node, address: str, words: str)
         ({"secrets": {"API_KEY": "abc"}}, "fewer than 4 characters"),
         ({"secrets": {"API_KEY": None}}, "is not text"),
         ({"arguments": {"--model": "x"}}, "starts with dashes"),
+        ({"arguments": {"lora-rank": 8, "lora_rank": 8}}, "are one and the same flag"),
+        ({"secrets": {"NODE_RANK": "1234"}}, "NODE_RANK is not a secret but a part of the job's layout"),
+        ({"secrets": {"PET_NNODES": "1234"}}, "PET_NNODES is not a secret but a part of the job's layout"),
+        ({"secrets": {"A=B": "1234"}}, "variable name 'A=B' cannot be used"),
+        ({"secrets": {"MY_KEY": "1234"}, "environment": {"MY_KEY": "1"}}, "MY_KEY is in secrets and in environment"),
+        ({"environment": {"PET_NNODES": 2}}, "PET_NNODES cannot be given: the number of nodes"),
+        ({"environment": {"WORLD_SIZE": 2}}, "WORLD_SIZE cannot be given: it follows from"),
+        ({"environment": {"nccl_debug": "INFO"}}, "Write 'NCCL_DEBUG'"),
     ],
 )
 def test_requests_that_cannot_be_meant(node: Node, options: dict[str, Any], words: str) -> None:
@@ -208,6 +217,43 @@ def test_another_job_on_the_same_node(node: Node) -> None:
     assert "The job 'demo' under another node rank (0) is running" in result["msg"]
 
 
+def test_another_rank_is_no_way_around_the_end_of_a_job(node: Node) -> None:
+    first = {"nnodes": 2, "node_rank": 0}
+    second = {"nnodes": 2, "node_rank": 1}
+    node.start(extra=first)
+    node.wait_for_state("finished")
+    result = node.refusal(extra=second)
+    assert "has finished with another specification (different: node_rank). Use a new job name" in result["msg"]
+    done = node.start(extra={**second, "rerun": True})
+    assert (done["action"], done["attempt"]) == ("start", 2)
+    wait_until(lambda: node.rank(node_rank=1).observe().state == "finished" and not node.rank(node_rank=1).lock_held())
+    # Back again: the newest attempt counts, not the one that this rank remembers.
+    assert "has finished with another specification" in node.refusal(extra=first)["msg"]
+    assert node.start(extra={**first, "rerun": True})["attempt"] == 3
+    node.wait_for_state("finished")
+    folder = Path(node.rank().path)
+    assert sorted(entry.name for entry in folder.glob("output*")) == ["output.1.log", "output.log"]
+
+
+def test_a_failed_job_goes_on_under_another_rank(node: Node) -> None:
+    node.start(exit=1, extra={"nnodes": 2, "node_rank": 0})
+    node.wait_for_state("failed")
+    planned = node.start(check=True, exit=1, extra={"nnodes": 2, "node_rank": 1})
+    assert (planned["action"], planned["state"], planned["attempt"]) == ("start", "failed", 2)
+
+
+def test_a_jobs_directory_has_one_name_wherever_it_is_seen_from(node: Node) -> None:
+    planned = node.start(check=True)["jobs_dir_id"]
+    assert planned.startswith(_procfs.boot_id())
+    link = node.folder / "link"
+    link.symlink_to(node.folder)
+    assert _procfs.folder_id(str(link / "jobs")) == planned
+    assert _procfs.folder_id(str(node.folder / "other")) != planned
+    done = node.start()["jobs_dir_id"]
+    assert done == _procfs.folder_id(str(link / "jobs"))
+    assert node.start(check=True)["jobs_dir_id"] == done
+
+
 def test_a_network_file_system_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_procfs, "network_file_system", lambda path: "nfs4")
     assert "lies on a network file system (nfs4)" in node.refusal()["msg"]
@@ -225,10 +271,45 @@ def test_a_program_that_cannot_be_executed(node: Node) -> None:
 def test_a_supervisor_that_dies_at_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_runtime, "source", lambda name: "raise SystemExit(1)\n")
     with pytest.raises(ModuleFailed, match=r"gave no sign of life within 1 s\. It has written no log"):
-        node.start(extra={"start_timeout": 1})
+        node.start(extra={"start_timeout": 1, "secrets": {"API_KEY": "open-sesame"}})
+    assert not (Path(node.rank().path) / "secrets.json").exists()
     job = node.info()
     assert job["state"] == "lost"
     assert "the supervisor ended before the training started" in job["reason"]
+
+
+_LATE = """
+import importlib.util, sys, time
+spec = importlib.util.spec_from_file_location("supervisor", {path!r})
+supervisor = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervisor)
+take_lock = supervisor.take_lock
+supervisor.take_lock = lambda path: time.sleep(7) or take_lock(path)
+raise SystemExit(supervisor.main(sys.argv[1:]))
+"""
+
+
+def test_a_supervisor_that_comes_too_late_starts_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked for the start has been told that it failed, and has taken the secrets back."""
+    monkeypatch.setattr(_runtime, "source", lambda name: _LATE.format(path=_supervisor.__file__))
+    with pytest.raises(ModuleFailed, match="gave no sign of life"):
+        node.start(seconds=300, extra={"start_timeout": 1, "secrets": {"API_KEY": "open-sesame"}})
+    assert not (Path(node.rank().path) / "secrets.json").exists()
+    wait_until(lambda: "FileNotFoundError" in "".join(node.rank().tail("supervisor.log", 5)))
+    wait_until(lambda: not node.rank().lock_held())
+    assert node.info()["state"] == "lost"
+    assert node.notes() == []
+
+
+def test_a_launch_that_fails_leaves_no_secrets(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(runtime: object, directory: str, marker: object) -> None:
+        assert (Path(directory) / "secrets.json").exists()
+        raise SwiftError("no")
+
+    monkeypatch.setattr(_runtime.HostRuntime, "launch", refused)
+    with pytest.raises(ModuleFailed, match="no"):
+        node.start(extra={"secrets": {"API_KEY": "open-sesame"}})
+    assert not (Path(node.rank().path) / "secrets.json").exists()
 
 
 def test_a_broken_specification_is_told_by_the_supervisor(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

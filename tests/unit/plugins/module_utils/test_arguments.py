@@ -44,6 +44,13 @@ def test_canonical_is_the_same_for_what_means_the_same() -> None:
     )
 
 
+def test_two_spellings_of_one_flag() -> None:
+    assert _arguments.canonical({"lora-rank": 8, "lora_rank": None}) == _arguments.canonical({"lora_rank": "8"})
+    assert _arguments.problems({"lora-rank": 8, "lora_rank": None}) == []
+    (problem,) = _arguments.problems({"lora-rank": 8, "lora_rank": 8, "lr": 1})
+    assert problem == "The arguments 'lora-rank' and 'lora_rank' are one and the same flag. Keep one of them."
+
+
 @pytest.mark.parametrize(
     ("arguments", "patterns"),
     [
@@ -120,7 +127,7 @@ VALUES = st.recursive(
 def test_words_are_always_text_and_flags_keep_their_order(arguments: dict[str, Any]) -> None:
     words = _arguments.render(arguments)
     assert all(isinstance(word, str) for word in words)
-    assert set(_arguments.canonical(arguments)) <= set(arguments)
+    assert set(_arguments.canonical(arguments)) <= {_arguments.flag_name(name) for name in arguments}
     assert isinstance(_arguments.problems(arguments), list)
 
 

@@ -122,6 +122,22 @@ def test_parsers_take_any_text(text: str) -> None:
     _procfs.container_id(text)
 
 
+def test_folders_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    planned = _procfs.folder_id(str(one))
+    assert planned is not None
+    assert planned.endswith("/one")
+    assert planned != _procfs.folder_id(str(two))
+    one.mkdir()
+    two.symlink_to(one)
+    assert _procfs.folder_id(str(one)) == _procfs.folder_id(str(two)) != planned
+    with monkeypatch.context() as other:
+        other.setattr(_procfs, "boot_id", lambda: "another")
+        assert _procfs.folder_id(str(one)) != _procfs.folder_id(str(two / ".." / "two" / "x"))
+    monkeypatch.setattr(_procfs, "boot_id", lambda: "")
+    assert _procfs.folder_id(str(one)) is None
+
+
 def test_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert _procfs.lock_held(str(path)) is False

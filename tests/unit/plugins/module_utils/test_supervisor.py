@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -134,6 +136,12 @@ def test_environment_of_the_trainer() -> None:
     }
 
 
+def test_a_secret_is_no_way_around_the_facts_about_ranks() -> None:
+    spec = _spec(environment={"NODE_RANK": "1", "A": "1"}, facts=list(_environment.RANK_FACTS))
+    found = _supervisor.trainer_environment(spec, {}, {"NODE_RANK": "0", "A": "2", "MASTER_ADDR": "elsewhere"})
+    assert (found["NODE_RANK"], found["A"]) == ("1", "2")
+
+
 @given(st.text(min_size=1), st.sampled_from(_environment.DROPPED))
 def test_a_name_made_after_a_pattern_matches_it(name: str, pattern: str) -> None:
     assert _supervisor.matches(pattern.replace("*", name), pattern)
@@ -158,6 +166,48 @@ def test_a_file_is_replaced_at_once(tmp_path: Path) -> None:
     assert path.stat().st_ino != before.st_ino
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "status.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        _supervisor.write_atomically(str(tmp_path / "status.json"), "hidden")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_final_status_without_room_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_supervisor, "WRITE_PAUSE", 0.01)
+    path = tmp_path / "status.json"
+    path.mkdir()
+    monkeypatch.setattr(_supervisor.time, "sleep", lambda seconds: path.rmdir())
+    _supervisor._write_final_status(str(tmp_path), {"state": "finished"})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"state": "finished"}
+    assert "the status 'finished' could not be written: " in capfd.readouterr().err
+    path.unlink()
+    path.mkdir()
+    monkeypatch.setattr(_supervisor, "WRITE_SECONDS", -1.0)
+    _supervisor._write_final_status(str(tmp_path), {"state": "finished"})
+    assert 'the status would be: {"state": "finished"}' in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hard", "soft"),
+    [(1024, 1024), (1048576, 1048576), (1073741816, 1048576), (resource.RLIM_INFINITY, 1048576)],
+)
+def test_open_files_are_raised_up_to_a_bound(monkeypatch: pytest.MonkeyPatch, hard: int, soft: int) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: set_to.append(limits))
+    _supervisor._raise_open_files()
+    assert set_to == [(soft, hard)]
+
+
+def test_secrets_that_were_taken_back_start_nothing(tmp_path: Path) -> None:
+    assert _supervisor._secrets(str(tmp_path), {"secret_names": []}) == {}
+    with pytest.raises(FileNotFoundError):
+        _supervisor._secrets(str(tmp_path), {"secret_names": ["API_KEY"]})
 
 
 def test_the_lock_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,5 +285,6 @@ def test_it_needs_the_standard_library_alone() -> None:
 
 
 def test_times_have_an_offset() -> None:
-    assert _supervisor.now().endswith("+00:00")
-    assert json.loads(json.dumps(_supervisor.now())) != ""
+    told = datetime.datetime.fromisoformat(_supervisor.now())
+    assert told.utcoffset() == datetime.timedelta(0)
+    assert abs((datetime.datetime.now(datetime.timezone.utc) - told).total_seconds()) < 60
