@@ -40,6 +40,8 @@ PLURALS = {
     "add-runtime": "runtimes",
     "authorization-plugin": "authorization-plugins",
 }
+# What containers do not outlive, even with live-restore.
+NOT_OUTLIVED = {"bip", "bridge", "containerd", "data-root", "exec-root", "fixed-cidr", "storage-driver", "userns-remap"}
 PROXIES_IN_DAEMON_CONFIG = 23  # first version that reads "proxies" from daemon.json
 VALIDATES = 23  # first version that knows dockerd --validate
 LAST_REQUESTS_FOR_OLD_SDK = (2, 32)  # from here on requests refuses the scheme of Docker's SDK before 7.1
@@ -180,12 +182,17 @@ def _elsewhere(probe: Probe, path: str) -> Iterator[str]:
         yield f"dockerd reads {used}, not {path}. Set docker_engine_daemon_config_path: {used}."
 
 
+def _option(word: str) -> str:
+    """An option without its value where that might hold a password."""
+    return word.split("=", 1)[0] if "@" in word else word
+
+
 def _clashes(probe: Probe, before: Mapping[str, Any], merged: Mapping[str, Any]) -> Iterator[str]:
     given = flags(probe.get("command_line") or [])
     for key in sorted(set(given) & set(merged)):
         if before.get(key) != merged[key]:
             yield (
-                f"daemon.json may not set {key!r}: dockerd is started with {given[key]!r} already and would refuse to "
+                f"daemon.json may not set {key!r}: dockerd is started with {_option(given[key])!r} already and would refuse to "
                 "start with both. Take it out of docker_engine_daemon_config, or out of the service's command line."
             )
 
@@ -206,6 +213,15 @@ def _python_problems(probe: Probe, final: bool) -> Iterator[str]:
             f"{' and '.join(missing)}. The packages of docker_engine_python_packages belong to another Python: point "
             "ansible_python_interpreter at the distribution's, or install them into this one."
         )
+
+
+def _gpus_work(probe: Probe, options: Mapping[str, Any]) -> bool:
+    """Docker knows the runtime, or it gives GPUs to containers without one and the toolkit is not of our making."""
+    if "nvidia" in _runtimes(probe):
+        return True
+    nvidia = probe.get("nvidia") or {}
+    ours = set(probe.get("installed") or []) & set(options.get("nvidia_packages") or [])
+    return bool(nvidia.get("hook") or nvidia.get("cdi")) and not ours
 
 
 def _toolkit_missing() -> Iterator[str]:
@@ -272,6 +288,16 @@ def _reasons(changed: Sequence[str], drop_in: bool, toolkit: bool, probe: Probe)
     return reasons
 
 
+def _ended(probe: Probe, how: str, changed: Sequence[str]) -> dict[str, list[Any]]:
+    """The running containers that a restart would end: others' by name, ours with what is needed to look into them."""
+    outlives = (probe.get("info") or {}).get("LiveRestoreEnabled") and not set(changed) & NOT_OUTLIVED
+    running = [] if how != "restart" or outlives else probe.get("containers") or []
+    return {
+        "others": sorted(container["name"] for container in running if not container["ours"]),
+        "ours": [container for container in running if container["ours"]],
+    }
+
+
 def plan(probe: Probe, options: Mapping[str, Any], final: bool = False) -> dict[str, Any]:
     """Everything to do on this node, and everything that forbids it. Nothing to do is the steady state."""
     path = str(options["daemon_config_path"])
@@ -280,7 +306,7 @@ def plan(probe: Probe, options: Mapping[str, Any], final: bool = False) -> dict[
     changed = sorted(key for key in set(before) | set(merged) if before.get(key) != merged.get(key))
     drop_in = _wanted_drop_in(probe, options)
     drop_in_changed = drop_in is not None and drop_in != probe.get("drop_in")
-    toolkit = bool(options.get("nvidia_toolkit")) and "nvidia" not in _runtimes(probe)
+    toolkit = bool(options.get("nvidia_toolkit")) and not _gpus_work(probe, options)
     problems += [
         *_snap(probe),
         *_podman(probe),
@@ -306,6 +332,7 @@ def plan(probe: Probe, options: Mapping[str, Any], final: bool = False) -> dict[
         },
         "hold": sorted(set(probe.get("installed") or []) & set(probe.get("packages") or []) - held),
         "apply": how,
+        "ended": _ended(probe, how, changed),
         "reasons": _reasons(changed, drop_in_changed, toolkit, probe) if how != "none" else [],
         "problems": problems,
     }

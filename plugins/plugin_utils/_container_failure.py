@@ -37,8 +37,9 @@ CAUSES = (
     Cause(
         r"could not select device driver",
         "Docker on this node knows no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker was not "
-        "restarted after it came. Set docker_engine_nvidia_toolkit: true and run the role docker_engine; on a node "
-        "without GPUs set modelscope_container_gpus: none.",
+        "restarted after it came. Set docker_engine_nvidia_toolkit: true and run the role docker_engine (where the toolkit "
+        "is there already, that role restarts nothing: run systemctl restart docker on the node when no container runs); "
+        "on a node without GPUs set modelscope_container_gpus: none.",
     ),
     Cause(
         r"unsatisfied condition: (\S+)",

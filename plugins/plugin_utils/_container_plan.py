@@ -57,6 +57,12 @@ def _foreign(name: str) -> str:
     )
 
 
+def foreign(container: Mapping[str, Any] | None, name: str) -> list[str]:
+    """One problem when a container of that name exists that this role did not make."""
+    labels = ((container or {}).get("Config") or {}).get("Labels") or {}
+    return [_foreign(name)] if container and LABEL_DIGEST not in labels else []
+
+
 def _paused(name: str) -> str:
     return (
         f"container {name!r} is paused: what runs in it stands still. Resume it (docker unpause {name}) or remove it."
@@ -93,8 +99,8 @@ def _decide(
     result: dict[str, Any] = {"action": "none", "differences": [], "problems": []}
     if not container:
         return {**result, "action": "create"}
-    if LABEL_DIGEST not in ((container.get("Config") or {}).get("Labels") or {}):
-        return {**result, "problems": [_foreign(name)]}
+    if foreign(container, name):
+        return {**result, "problems": foreign(container, name)}
     status = (container.get("State") or {}).get("Status", "")
     found = _drift(container, wanted) + _image(container, image_id)
     if found:

@@ -17,6 +17,17 @@ from importlib import metadata
 
 JOURNAL_LINES = 8
 COMPLAINT = re.compile(r"level=(error|fatal)|failed to start daemon|unable to |error ", re.IGNORECASE)
+# What stands before the @ of an address, and passwords of proxies without a scheme.
+CREDENTIALS = (
+    re.compile(r"(://)[^/\s\"'@]+(?=@)"),
+    re.compile(r"(https?-proxy\"\s*:\s*\")[^\"]+(?=@)", re.IGNORECASE),
+    re.compile(r"(https?[-_]proxy=\"?)[^\s\"]+(?=@)", re.IGNORECASE),
+)
+LABEL = "io.trainyard.swift.digest"
+CONTAINER = (
+    '{"name":{{json .Name}},"labels":{{json .Config.Labels}},"pid":{{.State.Pid}},'
+    '"path":{{json .Path}},"arguments":{{json .Args}}}'
+)
 PACKAGES = ("docker*", "containerd*", "runc", "nvidia-container*", "libnvidia-container*", "moby*")
 
 
@@ -63,9 +74,56 @@ def info():
         answer = json.loads(out)
     except ValueError:
         return None, error or out.strip() or f"exit code {code}"
-    keys = ("ServerVersion", "Driver", "CgroupDriver", "SecurityOptions", "DockerRootDir", "LiveRestoreEnabled")
+    keys = (
+        "ServerVersion",
+        "Driver",
+        "CgroupDriver",
+        "SecurityOptions",
+        "DockerRootDir",
+        "LiveRestoreEnabled",
+        "CDISpecDirs",
+    )
     said = {**{key: answer.get(key) for key in keys}, "Runtimes": sorted(answer.get("Runtimes") or [])}
     return said, error or "; ".join(answer.get("ServerErrors") or []) or None
+
+
+def containers():
+    """The running containers, and of ours what a look into them needs. Others' command lines are nobody's business."""
+    found = []
+    ids = lines_of(["docker", "ps", "--quiet", "--no-trunc"])
+    lines = run(["docker", "inspect", "--format", CONTAINER, *ids])[1].splitlines() if ids else []
+    for line in lines:
+        try:
+            container = json.loads(line)
+        except ValueError:
+            continue
+        said = {"name": container["name"].lstrip("/"), "ours": LABEL in (container["labels"] or {})}
+        if said["ours"]:
+            said.update(pid=container["pid"], entrypoint=[container["path"], *(container["arguments"] or [])])
+        found.append(said)
+    return found
+
+
+def nvidia(folders):
+    """How Docker may give GPUs to containers without a runtime of that name: the toolkit's hook, or CDI."""
+    specs = [
+        os.path.join(folder, name) for folder in folders or [] if os.path.isdir(folder) for name in os.listdir(folder)
+    ]
+    return {
+        "hook": binary("nvidia-container-runtime-hook"),
+        "cdi": next((path for path in sorted(specs) if "nvidia.com/gpu" in (read(path) or "")), None),
+    }
+
+
+def hidden(value):
+    """The same without passwords in addresses."""
+    if isinstance(value, str):
+        for pattern in CREDENTIALS:
+            value = pattern.sub(r"\1***", value)
+        return value
+    if isinstance(value, dict):
+        return {key: hidden(item) for key, item in value.items()}
+    return [hidden(item) for item in value] if isinstance(value, list) else value
 
 
 def service():
@@ -138,7 +196,7 @@ def report(question):
     silent = not (answer or {}).get("ServerVersion")
     installed, held = packages()
     notes = noted(question["notes"])
-    return {
+    said = {
         "binaries": binaries(),
         "info": answer,
         "error": error,
@@ -151,7 +209,13 @@ def report(question):
         "held": held,
         "installed": notes.get("packages", []),
         "pending": (read(question["pending"]) or "").strip() or None,
+        "containers": [] if silent else containers(),
+        "nvidia": nvidia((answer or {}).get("CDISpecDirs")),
     }
+    if not question.get("hide"):
+        return {**said, "hidden": False}
+    shown = hidden(said)
+    return {**shown, "hidden": any(shown[key] != said[key] for key in ("daemon_config", "drop_in"))}
 
 
 if __name__ == "__main__":

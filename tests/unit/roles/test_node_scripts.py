@@ -153,6 +153,55 @@ def test_probe_reports_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"proxies": {"http-proxy": "http://u:p@h:1"}}', '{"proxies": {"http-proxy": "***@h:1"}}'),
+        ('{"proxies": {"https-proxy": "u:p@ss@h:1"},}', '{"proxies": {"https-proxy": "***@h:1"},}'),
+        ('{"registry-mirrors": ["https://token@m"]}', '{"registry-mirrors": ["https://***@m"]}'),
+        ('Environment="HTTP_PROXY=http://u:p%%40@h"', 'Environment="HTTP_PROXY=***@h"'),
+        ('{"labels": ["mail=a@b"], "registry-mirrors": ["https://m"]}', None),
+    ],
+)
+def test_probe_hides_passwords(text: str, shown: str | None, tmp_path: Path) -> None:
+    config = tmp_path / "daemon.json"
+    config.write_text(text)
+    question = {"notes": "/none", "pending": "/none", "daemon_config_path": str(config), "drop_in_path": "/none"}
+    answer = run(PROBE, question={**question, "hide": True})
+    assert answer["daemon_config"]["text"] == (shown or text)
+    assert answer["hidden"] is bool(shown)
+    whole = run(PROBE, question={**question, "hide": False})
+    assert (whole["daemon_config"]["text"], whole["hidden"]) == (text, False)
+
+
+def test_probe_lists_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "docker"
+    theirs = '{"name":"/db","labels":null,"pid":8,"path":"postgres","arguments":["--password=x"]}'
+    ours = '{"name":"/t","labels":{"io.trainyard.swift.digest":"d"},"pid":7,"path":"sleep","arguments":["infinity"]}'
+    program.write_text(
+        f"#!/bin/sh\n[ $1 = ps ] && echo 1 2 && exit\necho '{theirs}'\necho '{ours}'\necho gone\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert load(PROBE).containers() == [
+        {"name": "db", "ours": False},
+        {"name": "t", "ours": True, "pid": 7, "entrypoint": ["sleep", "infinity"]},
+    ]
+
+
+def test_probe_looks_for_ways_to_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    probe = load(PROBE)
+    assert probe.nvidia([str(tmp_path), "/none"]) == {"hook": None, "cdi": None}
+    hook = tmp_path / "nvidia-container-runtime-hook"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    spec = tmp_path / "nvidia.yaml"
+    spec.write_text("kind: nvidia.com/gpu\n")
+    assert probe.nvidia([str(tmp_path)]) == {"hook": str(hook), "cdi": str(spec)}
+    assert probe.nvidia(None)["cdi"] is None
+
+
+@pytest.mark.parametrize(
     ("journal", "words"),
     [
         ("", []),

@@ -7,10 +7,10 @@ import importlib
 
 import pytest
 
-NAMES = ("before", "engine", "failure", "identity", "images", "plan", "proof", "spec")
+NAMES = ("before", "ended", "engine", "failure", "foreign", "identity", "images", "plan", "proof", "spec", "strangers")
 
 
-@pytest.mark.parametrize("name", [f"container_{name}" for name in NAMES])
+@pytest.mark.parametrize("name", [*(f"container_{name}" for name in NAMES), "package_failure"])
 def test_each_file_holds_the_filter_of_its_name(name: str) -> None:
     module = importlib.import_module(f"ansible_collections.trainyard.swift.plugins.filter.{name}")
     filters = module.FilterModule().filters()

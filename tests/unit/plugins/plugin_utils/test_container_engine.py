@@ -32,6 +32,8 @@ GOOD: dict[str, Any] = {
     "held": [],
     "installed": [],
     "pending": None,
+    "containers": [],
+    "nvidia": {"hook": None, "cdi": None},
 }
 NOTHING = {"binaries": {}, "info": None, "error": "not found", "python": {"executable": "/usr/bin/python3"}}
 SILENT = {
@@ -222,6 +224,63 @@ def test_toolkit_that_docker_knows_is_left_alone() -> None:
     decided = plan({"info": {**GOOD["info"], "Runtimes": ["nvidia", "runc"]}}, nvidia_toolkit=True)
     assert not any(decided["toolkit"].values())
     assert decided["apply"] == "none"
+
+
+HOOK = "/usr/bin/nvidia-container-runtime-hook"
+PACKAGES = ["nvidia-container-toolkit"]
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "installed", "apply"),
+    [
+        ({"hook": HOOK}, [], "none"),
+        ({"hook": None, "cdi": "/etc/cdi/nvidia.yaml"}, ["docker.io"], "none"),
+        # Ours, from a run that was cut short: what was meant to be done is done.
+        ({"hook": HOOK}, PACKAGES, "restart"),
+        ({}, [], "restart"),
+    ],
+)
+def test_a_toolkit_of_somebody_else_is_no_reason_for_a_restart(
+    nvidia: dict[str, Any], installed: list[str], apply: str
+) -> None:
+    decided = plan({"nvidia": nvidia, "installed": installed}, nvidia_toolkit=True, nvidia_packages=PACKAGES)
+    assert decided["apply"] == apply
+    assert decided["toolkit"]["configure"] is (apply == "restart")
+    final = plan({"nvidia": nvidia, "installed": installed}, True, nvidia_toolkit=True, nvidia_packages=PACKAGES)
+    assert len(final["problems"]) == (apply == "restart")
+
+
+THEIRS = {"name": "db", "ours": False}
+OURS = {"name": "trainyard", "ours": True, "pid": 7, "entrypoint": ["sleep", "infinity"]}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live_restore", "others"),
+    [
+        ({"mtu": 9000}, False, ["db"]),
+        ({"mtu": 9000}, None, ["db"]),
+        ({"mtu": 9000}, True, []),
+        # live-restore that is only about to come does not protect from the restart that comes with it.
+        ({"mtu": 9000, "live-restore": True}, False, ["db"]),
+        ({"data-root": "/big"}, True, ["db"]),
+        ({"debug": True}, False, []),
+        ({}, False, []),
+    ],
+)
+def test_containers_that_a_restart_would_end(
+    wanted: dict[str, Any], live_restore: bool | None, others: list[str]
+) -> None:
+    probe = {"containers": [OURS, THEIRS], "info": {**GOOD["info"], "LiveRestoreEnabled": live_restore}}
+    ended = plan(probe, daemon_config=wanted)["ended"]
+    assert ended["others"] == others
+    assert ended["ours"] == ([OURS] if others else [])
+
+
+def test_a_password_on_the_command_line_is_not_repeated() -> None:
+    line = ["dockerd", "--http-proxy=http://u:secret@p:1"]
+    problems = plan({"command_line": line}, daemon_config={"http-proxy": "x"})["problems"]
+    assert "'--http-proxy'" in problems[0]
+    assert "secret" not in problems[0]
 
 
 def test_proxies_go_into_daemon_json_from_23_on() -> None:

@@ -86,6 +86,12 @@ def test_a_foreign_container_is_refused(labels: dict[str, str] | None) -> None:
     decided = plan({"Config": {"Labels": labels}, "State": {"Status": "running"}})
     assert decided["action"] == "none"
     assert "this role did not make it" in decided["problems"][0]
+    assert container_plan.foreign({"Config": {"Labels": labels}}, "trainyard") == decided["problems"]
+
+
+@pytest.mark.parametrize("container", [None, {}, made()])
+def test_nobody_or_ours_is_not_foreign(container: dict[str, Any] | None) -> None:
+    assert container_plan.foreign(container, "trainyard") == []
 
 
 def test_a_paused_container_is_refused() -> None:
