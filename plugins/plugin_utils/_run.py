@@ -107,12 +107,13 @@ class _Run:
         return {name: _plain(value) for name, value in merged.items() if value is not None}
 
     def _environment(self, pasted: Mapping[str, str]) -> dict[str, str]:
-        given = {**pasted, **self._mapping("environment")}
+        own = self._mapping("environment")
+        given = {**pasted, **own}
         usable: dict[str, Any] = {}
         for name, value in given.items():
             problem = _environment.name_problem(name) or self._value_problem(name, value) or _environment.refusal(name)
             if problem:
-                self.problems.append(f"train_environment: {problem}")
+                self.problems.append(f"train_{'environment' if name in own else 'command_line'}: {problem}")
             else:
                 usable[name] = value
         environment = _job.environment_text(usable)
@@ -148,7 +149,7 @@ class _Run:
         nnodes = self.rank_map["nnodes"]
         if given is not None and given.strip() != str(nnodes):
             self.problems.append(
-                f"train_environment: NNODES is {given}, but the inventory has {nnodes} nodes in swift_nodes. "
+                f"NNODES is {given}, but the inventory has {nnodes} nodes in swift_nodes. "
                 "Remove it, or correct the inventory."
             )
 
@@ -184,7 +185,7 @@ class _Run:
         elif is_loopback(address) and not self._one_machine():
             self.problems.append(
                 f"train_master_addr is {address}, by which every node means itself: they would never meet. "
-                f"Give an address of {self.rank_map.get('rank0')} (rank 0) that all nodes reach, or leave it empty."
+                f"Give an address of {self.rank_map.get('rank0')} (rank 0) that all nodes reach, or give neither it nor MASTER_ADDR."
             )
         return address
 
@@ -225,7 +226,10 @@ class _Run:
 
     def _name_problem(self, name: str) -> str | None:
         if not name:
-            return "train_job is not set. Give the job a name, such as 'qwen3-vl-8b', in the inventory or with -e."
+            return (
+                "train_job is not set. Give the job a name, such as 'qwen3-vl-8b', in the job's file or the inventory. "
+                "A file is given with -e and an @: -e @job.yml."
+            )
         problem = _job.name_problem(name)
         return f"train_job: {problem}" if problem else None
 

@@ -34,6 +34,16 @@ def test_good_input_passes_without_any_host(tmp_path: Path) -> None:
     assert result.code == 0, result.output
 
 
+def test_misspelt_variable_is_told(tmp_path: Path) -> None:
+    strange = {"train_enviroment": {}, "docker_engine_proxy": "", "modelscope_container_volume": "/data"}
+    result = run("validate.yml", write_inventory(tmp_path, NODES), extra={**JOB, **strange})
+    assert result.code == 0, result.output
+    said = " ".join(result.output.split())
+    for name in strange:
+        assert f"{name} is not a variable of these roles" in said
+    assert "train_arguments is not" not in said
+
+
 @pytest.mark.parametrize("playbook", ["validate.yml", "train.yml", "status.yml"])
 def test_group_is_missing(tmp_path: Path, playbook: str) -> None:
     inventory = tmp_path / "hosts.yml"

@@ -129,7 +129,8 @@ def test_bad_job_name(name: str) -> None:
 @pytest.mark.parametrize("name", [None, "", "  "])
 def test_no_job_name(name: Any) -> None:
     assert run(job=name)["problems"] == [
-        "train_job is not set. Give the job a name, such as 'qwen3-vl-8b', in the inventory or with -e."
+        "train_job is not set. Give the job a name, such as 'qwen3-vl-8b', in the job's file or the inventory. "
+        "A file is given with -e and an @: -e @job.yml."
     ]
 
 
@@ -144,7 +145,7 @@ def test_no_job_name(name: Any) -> None:
         ({"command_line": ["swift"]}, "train_command_line is a list."),
         (
             {"command_line": "NODE_RANK=1 swift pt"},
-            "NODE_RANK cannot be given: ranks come from the order of the inventory",
+            "train_command_line: NODE_RANK cannot be given: ranks come from the order of the inventory",
         ),
         ({"environment": {"NNODES": 3}}, "NNODES is 3, but the inventory has 2 nodes in swift_nodes."),
         ({"environment": {"NODE_RANK": 0}}, "train_environment: NODE_RANK cannot be given"),
@@ -210,7 +211,7 @@ def test_problems(job: dict[str, Any], part: str) -> None:
 
 def test_loopback_master_remedy_names_rank_0() -> None:
     (problem,) = run(command_line="MASTER_ADDR=127.0.0.1 swift pt")["problems"]
-    assert "Give an address of node1 (rank 0) that all nodes reach, or leave it empty." in problem
+    assert "Give an address of node1 (rank 0) that all nodes reach, or give neither it nor MASTER_ADDR." in problem
 
 
 @pytest.mark.parametrize("rank_map", [nodes(2, colocated=True), nodes(1)])
