@@ -48,7 +48,7 @@ ENVIRONMENT = {
 }
 JOBS = {
     "swift": ("inventory/hosts.yml", SWIFT, {**ENVIRONMENT, "NCCL_DEBUG": "INFO"}),
-    "megatron": ("inventory/two-nodes.yml", MEGATRON, ENVIRONMENT),
+    "megatron": ("inventory-two-nodes/hosts.yml", MEGATRON, ENVIRONMENT),
 }
 
 
@@ -77,7 +77,7 @@ def test_nodes_have_the_ranks_of_their_addresses() -> None:
         (2, "10.112.36.9"),
         (3, "10.112.36.10"),
     ]
-    assert load("inventory/two-nodes.yml")["swift_nodes"]["hosts"] == dict(
+    assert load("inventory-two-nodes/hosts.yml")["swift_nodes"]["hosts"] == dict(
         list(load("inventory/hosts.yml")["swift_nodes"]["hosts"].items())[:2]
     )
 
@@ -120,6 +120,6 @@ def test_same_job_can_be_pasted(framework: str) -> None:
 
 def test_megatron_batch_fits_the_nodes_that_it_runs_on() -> None:
     arguments = run_of("megatron")["arguments"]
-    world = 8 * ranked("inventory/two-nodes.yml")["nnodes"]
+    world = 8 * ranked("inventory-two-nodes/hosts.yml")["nnodes"]
     data_parallel = world // arguments["tensor_model_parallel_size"]
     assert arguments["global_batch_size"] % (arguments["micro_batch_size"] * data_parallel) == 0
