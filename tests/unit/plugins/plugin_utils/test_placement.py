@@ -247,11 +247,14 @@ def test_given_addresses_in_different_networks_are_the_users_business() -> None:
         pytest.param(
             [host(nic("eth0", "10.0.0.1")), {"ansible_facts": {}}],
             {},
-            ["node2: its network facts are missing", "Gather the facts"],
+            ["node2: its network facts name no interface", "iproute2"],
             id="no facts",
         ),
         pytest.param(
-            [host(nic("eth0", "10.0.0.1")), {}], {}, ["node2: its network facts are missing"], id="no facts at all"
+            [host(nic("eth0", "10.0.0.1")), {}],
+            {},
+            ["node2: its network facts name no interface"],
+            id="no facts at all",
         ),
         pytest.param(
             [host(nic("eth0", "10.0.0.1")), host(nic("docker1", "10.0.0.2"))],
@@ -360,7 +363,16 @@ def test_problems_leave_nothing_chosen() -> None:
 
 def test_given_master_without_facts_of_rank_0() -> None:
     (problem,) = place({}, host(nic("eth0", "10.0.0.2")), master_addr="10.0.0.1")["problems"]
-    assert problem.startswith("node1: its network facts are missing")
+    assert problem.startswith("node1: its network facts name no interface")
+
+
+@pytest.mark.parametrize("hosts", [[{}], [{"swift_colocated": True}, {"swift_colocated": True}]])
+def test_one_machine_needs_no_network_facts(hosts: list[dict[str, Any]]) -> None:
+    """As in a pod without the program 'ip'."""
+    found = place(*hosts)
+    assert found["problems"] == []
+    assert found["master_addr"] == "127.0.0.1"
+    assert ways(found) == [("127.0.0.1", "lo")] * len(hosts)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "10.1.0.1", "gpu7.cluster", "127.0.0.1"])
