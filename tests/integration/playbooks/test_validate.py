@@ -32,6 +32,8 @@ def refused(result: Run, *sentences: str) -> None:
 def test_good_input_passes_without_any_host(tmp_path: Path) -> None:
     result = run("validate.yml", write_inventory(tmp_path, NODES), extra=JOB)
     assert result.code == 0, result.output
+    for name in NODES:
+        assert f"- {name} at " in result.output
 
 
 def test_misspelt_variable_is_told(tmp_path: Path) -> None:
