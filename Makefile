@@ -62,7 +62,7 @@ newest: dev ## The unit tests again on the newest Python and ansible-core
 	@scripts/newest.sh
 
 molecule: dev cluster ## The roles on the nodes of the local cluster: converge, again, verify
-	$(BIN)/molecule test --all
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/molecule test --all
 
 e2e: newest docker ## Real training on the local cluster, and what happens when things go wrong
 	$(BIN)/ansible-playbook local_cluster.yml -e local_cluster_nodes=$(NODES) -e local_cluster_host_venv=true
