@@ -55,8 +55,8 @@ sanity: dev ## ansible-test sanity and ansible-doc on the built and installed co
 
 integration: unit cluster ## Real supervisors, real containers, real ansible-playbook runs on this machine
 	$(BIN)/pytest tests/integration --ignore=tests/integration/playbooks --cov --cov-append --cov-report= --durations=5
-	$(BIN)/pytest tests/integration/playbooks -n 2 --cov --cov-append --cov-report= --durations=5
 	$(BIN)/coverage report --skip-covered --fail-under=90
+	$(BIN)/pytest tests/integration/playbooks -n 2 --durations=5
 
 newest: dev ## The unit tests again on the newest Python and ansible-core
 	@scripts/newest.sh
