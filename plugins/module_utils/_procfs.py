@@ -143,15 +143,19 @@ def lock_pids(locks: str, inode: int) -> list[int]:
     return found
 
 
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
+def _descriptors(pid: int) -> list[str]:
+    """Paths of a process's open files; none where it is gone or may not be looked at."""
     folder = f"/proc/{pid}/fd"
     try:
-        names = os.listdir(folder)
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
     except OSError:
-        return False
-    for name in names:
+        return []
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    for path in _descriptors(pid):
         try:
-            if os.path.samestat(os.stat(f"{folder}/{name}"), wanted):
+            if os.path.samestat(os.stat(path), wanted):
                 return True
         except OSError:
             continue
@@ -239,14 +243,9 @@ def listening_inodes(table: str, port: int) -> set[str]:
 
 
 def _has_link(pid: int, links: set[str]) -> bool:
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return False
-    for name in names:
+    for path in _descriptors(pid):
         try:
-            if os.readlink(f"{folder}/{name}") in links:
+            if os.readlink(path) in links:
                 return True
         except OSError:
             continue

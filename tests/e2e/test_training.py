@@ -45,10 +45,6 @@ def supervisor(node: Node, job: str, rank: int) -> int:
     return int(node.run(f"pgrep -f '[s]upervisor.py.*{job}/rank-{rank}$' | head -1").split()[0])
 
 
-def trainer_pids(node: Node) -> list[int]:
-    return [int(pid) for pid in node.run("pgrep -f [t]orch.distributed.run; pgrep -f [s]wift/cli/pt.py; true").split()]
-
-
 def state_file(node: Node, job: str, rank: int) -> str:
     return f"{JOBS}/{job}/rank-{rank}/status.json"
 
